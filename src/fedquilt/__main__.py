@@ -1,0 +1,5 @@
+"""`python -m fedquilt` is the command line."""
+
+from fedquilt.cli import main
+
+main()

@@ -1,0 +1,160 @@
+"""Checks a function's arguments against its annotations, and says in plain English what is wrong.
+
+The annotations below are the vocabulary: a function that asks for a `Positive` or a `Count` needs no checks of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from fedquilt.errors import nearest
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise PydanticCustomError("plain", "must be a finite number")
+    return value
+
+
+def _whole_or_infinite(value: float) -> float:
+    if value == math.inf or (isinstance(value, int) and value >= 1):
+        return value
+    raise PydanticCustomError("plain", "must be a whole number of 1 or more, or inf")
+
+
+Finite = Annotated[float, AfterValidator(_finite)]
+Positive = Annotated[float, Field(gt=0), AfterValidator(_finite)]
+NonNegative = Annotated[float, Field(ge=0), AfterValidator(_finite)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Momentum = Annotated[float, Field(ge=0, lt=1)]
+Decay = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+BatchSize = Annotated[int | float, AfterValidator(_whole_or_infinite)]
+"""Examples a batch; `inf` is the whole of a client's data at once (B = ∞ in McMahan 2017)."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with one argument."""
+
+    key: str
+    message: str
+
+
+class ArgumentError(ValueError):
+    """Arguments that a function does not take; `problems` has them one by one."""
+
+    def __init__(self, function: str, problems: list[Problem]) -> None:
+        """Collect the problems of one call."""
+        self.problems = problems
+        super().__init__("; ".join(f"{function}: {problem.key}: {problem.message}" for problem in problems))
+
+
+def check(
+    function: Callable[..., object], arguments: Mapping[str, object], given: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """Return the arguments with defaults filled in, or raise an ArgumentError that lists every problem.
+
+    Parameters named in `given` are left out: the caller fills them in by itself.
+
+    >>> def step(lr: Positive, steps: Count = 1) -> None: ...
+    >>> check(step, {"lr": 1})
+    {'lr': 1.0, 'steps': 1}
+    >>> check(step, {"lr": -1.0, "stepz": 2})
+    Traceback (most recent call last):
+    fedquilt.arguments.ArgumentError: step: lr: must be greater than 0, got -1.0; step: stepz: unknown key;
+    did you mean 'steps'? (known: lr, steps)
+    """
+    model = _model(function, given)
+    try:
+        checked = model(**{_field(key): value for key, value in arguments.items()})
+    except ValidationError as error:
+        raise ArgumentError(function.__name__, _problems(error, list(model.model_fields))) from None
+    more = checked.model_extra or {}
+    return {_key(name): getattr(checked, name) for name in [*model.model_fields, *more]}
+
+
+@functools.cache
+def _model(function: Callable[..., object], given: frozenset[str]) -> type[BaseModel]:
+    hints = _hints(function)
+    fields: dict[str, Any] = {}
+    extra: Literal["allow", "forbid"] = "forbid"
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            extra = "allow"
+        elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL and name not in given:
+            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+            fields[_field(name)] = (hints.get(name, Any), default)
+    config = ConfigDict(extra=extra, strict=True, arbitrary_types_allowed=True)
+    return create_model(function.__name__, __config__=config, **fields)
+
+
+def _hints(function: Callable[..., object]) -> dict[str, Any]:
+    try:
+        if inspect.isclass(function):
+            names = vars(sys.modules[function.__module__])
+            return typing.get_type_hints(function.__init__, globalns=names, include_extras=True)
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError:
+        return {}  # A user's own function with annotations that cannot be resolved: its arguments go unchecked.
+
+
+def _field(key: str) -> str:
+    # pydantic reserves some names of its own (`model_…`, `copy`); a suffix keeps ours apart.
+    return f"{key}_"
+
+
+def _key(field: str) -> str:
+    return field.removesuffix("_")
+
+
+def _problems(error: ValidationError, fields: list[str]) -> list[Problem]:
+    problems: dict[str, str] = {}
+    for detail in error.errors():
+        key = ".".join([_key(str(detail["loc"][0])), *(str(part) for part in detail["loc"][1:] if isinstance(part, int))])
+        problems.setdefault(key, _plain(detail, key, [_key(field) for field in fields]))
+    return [Problem(key, message) for key, message in problems.items()]
+
+
+_TYPES = {
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "string_type": "must be text in quotes",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a table",
+}
+
+
+def _plain(detail: ErrorDetails, key: str, known: list[str]) -> str:
+    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"unknown key; {nearest(key, known)}"
+    if kind == "missing":
+        return "is required"
+    bounds = {
+        "greater_than": ("gt", "greater than"),
+        "greater_than_equal": ("ge", "at least"),
+        "less_than": ("lt", "less than"),
+        "less_than_equal": ("le", "at most"),
+    }
+    if kind in bounds:
+        name, words = bounds[kind]
+        return f"must be {words} {context[name]:g}, got {value!r}"
+    if kind == "literal_error":
+        return f"must be one of {context['expected']}, got {value!r}"
+    message = _TYPES.get(kind, detail["msg"])
+    return f"{message}, got {value!r}"

@@ -1,0 +1,235 @@
+"""The command line. Everything it does is callable: `fedquilt.run`, `resume`, `sweep`, `report`, `summary`.
+
+Exit codes: 0 done; 1 the run failed; 2 wrong usage, spec or folder; 130 interrupted (and can be resumed).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import fedquilt
+from fedquilt import registry
+from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
+from fedquilt.experiment.report import HEADER
+from fedquilt.experiment.run import Run
+from fedquilt.experiment.template import TEMPLATE
+from fedquilt.progress import Live, Lines, clock, percent, watcher
+
+FAILED, WRONG, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    help="Federated learning for data that differs from owner to owner.",
+    epilog="Start with: fedquilt new first.toml, then: fedquilt run first.toml",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+out = Console(soft_wrap=False)
+err = Console(stderr=True)
+
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change a key of the spec; repeatable.")
+]
+Out = Annotated[Path | None, typer.Option("--out", help="The folder to write to (default: runs/NAME).")]
+
+
+class Kind(StrEnum):
+    """What `list` lists."""
+
+    methods = "methods"
+    models = "models"
+    datasets = "datasets"
+    partitions = "partitions"
+    engines = "engines"
+
+
+@app.command(epilog="Example: fedquilt run first.toml --set method.lr=0.05 --out runs/slow")
+def run(
+    spec: Annotated[Path, typer.Argument(help="A spec file (TOML); `fedquilt new` writes one.")],
+    sets: Sets = None,
+    folder: Out = None,
+) -> None:
+    """Train as a spec says, into a run folder."""
+    display = watcher(out, spec.stem)
+    try:
+        ended = fedquilt.run(spec, sets or (), folder, display)
+    finally:
+        display.close()
+    _closing(ended)
+
+
+@app.command(epilog="Example: fedquilt resume runs/first")
+def resume(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    rounds: Annotated[int | None, typer.Option(help="Run up to this many rounds instead.")] = None,
+) -> None:
+    """Go on with a run that was interrupted, from its newest good checkpoint."""
+    display = watcher(out, run_folder.name)
+    try:
+        ended = fedquilt.resume(run_folder, rounds, display)
+    finally:
+        display.close()
+    _closing(ended)
+
+
+@app.command(epilog="Example: fedquilt show runs/first --json | jq .digest")
+def show(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+) -> None:
+    """Show a run: state, rounds, accuracy, best, digest of the model, what was left out."""
+    about = fedquilt.summary(run_folder)
+    if as_json:
+        print(json.dumps(about, indent=2))  # plain print: Rich would wrap long lines
+        return
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, text in _lines(about).items():
+        table.add_row(f"[bold]{name}[/bold]", text)
+    out.print(table)
+
+
+@app.command(name="list", epilog="Example: fedquilt list methods")
+def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
+    """List what a spec can name."""
+    chosen: registry.Registry = getattr(registry, kind.value)
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for name in chosen:
+        table.add_row(f"[bold]{name}[/bold]", chosen.summary(name))
+    out.print(table)
+
+
+@app.command(epilog="Example: fedquilt new first.toml")
+def new(
+    path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("first.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
+) -> None:
+    """Write a commented spec to start from."""
+    if path.exists() and not force:
+        raise SpecError(f"{path}: exists already; choose another name, or overwrite it with --force")
+    try:
+        path.write_text(TEMPLATE.format(name=path), encoding="utf-8")
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be written: {error.strerror}") from None
+    out.print(f"Wrote {path}. Run it with: fedquilt run {path}", highlight=False)
+
+
+@app.command(epilog="Example: fedquilt sweep experiments/mcmahan-2017/table-1-iid-b10.toml")
+def sweep(
+    spec: Annotated[Path, typer.Argument(help="A spec file with a \\[sweep] table.")],
+    sets: Sets = None,
+    folder: Out = None,
+) -> None:
+    """Run a spec over a grid of values; finished points are kept, interrupted ones go on."""
+    displays: list[Live | Lines] = []
+
+    def announce(name: str, number: int, total: int) -> Live | Lines:
+        for shown in displays:
+            shown.close()
+        displays.append(watcher(out, f"[{number}/{total}] {name}"))
+        return displays[-1]
+
+    try:
+        done = fedquilt.sweep(spec, sets or (), folder, announce)
+    finally:
+        for shown in displays:
+            shown.close()
+    table = Table("point", "best accuracy", "rounds to target", title=spec.stem, title_justify="left")
+    for point in done.points:
+        mark = "[bold]" if point is done.winner else ""
+        crossed = "–" if point.rounds_to_target is None else f"{point.rounds_to_target:.1f}"
+        table.add_row(mark + point.name, mark + percent(point.best), mark + crossed)
+    out.print(table)
+    for where, value in done.published.items():
+        out.print(f"published, {where}: {value}", highlight=False)
+    out.print(f"Results: {done.results}", highlight=False, soft_wrap=True)
+    if done.interrupted:
+        out.print(f"Interrupted. Go on with: fedquilt sweep {spec}", highlight=False, soft_wrap=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command(epilog="Example: fedquilt report runs/a runs/b --out runs/report")
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    folder: Annotated[Path, typer.Option("--out", help="Where to save the table and the plot.")] = Path("runs/report"),
+    target: Annotated[float | None, typer.Option(help="Target accuracy (default: 95% of the best).")] = None,
+) -> None:
+    """Compare runs in a table and a plot."""
+    done = fedquilt.report(runs, folder, target)
+    heads = [*HEADER]
+    heads[heads.index("rounds to target")] = f"rounds to {percent(done.target)}"
+    table = Table(*heads)
+    for row in done.rows:
+        table.add_row(*row)
+    out.print(table)
+    for file in done.files:
+        out.print(f"Wrote {file}", highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Run the command line; print errors that a user can act on as one message, without a traceback."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except (SpecError, RunError, DataError) as error:
+        _complain(error)
+        sys.exit(WRONG)
+    except FedquiltError as error:
+        _complain(error)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        err.print("Interrupted.")
+        sys.exit(INTERRUPTED)
+
+
+def _complain(error: Exception) -> None:
+    err.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    err.print(f"warning: {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+def _closing(ended: Run) -> None:
+    result, path = ended.result, ended.folder
+    if result.interrupted:
+        out.print(f"Interrupted after round {len(result.history)}; nothing is lost.", highlight=False)
+        out.print(f"Go on with: fedquilt resume {path}", highlight=False, soft_wrap=True)
+        raise typer.Exit(INTERRUPTED)
+    best = result.history.best
+    accuracy = result.history.accuracy[-1] if result.history.accuracy else None
+    words = f"Finished {len(result.history)} rounds: accuracy {percent(accuracy)}"
+    out.print(words + (f", best {percent(best[1])} in round {best[0]}" if best else ""), highlight=False)
+    out.print(f"Model SHA-256: {result.digest}", highlight=False, soft_wrap=True)
+    for name in ("", "curve.png", "clients.png"):
+        if (path / name).exists():
+            out.print(f"{'Run folder' if not name else 'Plot'}: {path / name}", highlight=False, soft_wrap=True)
+
+
+def _lines(about: dict[str, Any]) -> dict[str, str]:
+    left, best = about["left_out"], about["best"]
+    lines = {
+        "run": about["run"],
+        "state": about["state"],
+        "rounds": f"{about['round']} of {about['rounds']} (saved up to {about['saved_round']})",
+        "accuracy": percent(about["accuracy"]),
+        "best": "–" if best is None else f"{percent(best['accuracy'])} in round {best['round']}",
+        "digest": str(about["digest"] or "–"),
+        "left out": f"{left['clients']} clients, {left['rounds_without_update']} rounds without an update",
+        "time": clock(about["seconds"]),
+        "sent": f"{about['bytes_down'] / 1e6:.1f} MB down, {about['bytes_up'] / 1e6:.1f} MB up",
+    }
+    for reason, count in left["reasons"].items():
+        lines[f"  {count}×"] = reason
+    if about["state"] == "interrupted":
+        lines["go on with"] = f"fedquilt resume {about['run']}"
+    return lines

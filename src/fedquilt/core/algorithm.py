@@ -1,0 +1,69 @@
+"""A federated learning algorithm: a record of parts, in the order in which data flows through a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from fedquilt.core.loss import Loss
+from fedquilt.core.transform import Transform
+
+Indices = npt.NDArray[np.int64]
+
+Select = Callable[[Indices, np.random.Generator], Indices]
+"""(sizes of all clients, generator) -> the cohort's clients."""
+
+
+class Batches(NamedTuple):
+    """The examples of one client's local training: batch i is `order[cuts[i]:cuts[i + 1]]`."""
+
+    order: Indices
+    cuts: Indices
+
+
+Sample = Callable[[int, np.random.Generator], Batches]
+"""(a client's number of examples, generator) -> its batches."""
+
+Weigh = Callable[[int], float]
+"""A client's number of examples -> the weight of its update."""
+
+
+class Fold(Protocol):
+    """Takes in updates one at a time, in any order, and ends with one vector."""
+
+    def add(self, slot: int, delta: Tensor, weight: float) -> None:
+        """Take in one update. The tensor may be overwritten after the call."""
+
+    def finish(self) -> Tensor | None:
+        """Return the result, or nothing if no weight was reported."""
+
+
+Reduce = Callable[[int, float], Fold]
+"""(length of the vector, weight of the whole planned cohort) -> an empty fold."""
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What a federated method does in a round.
+
+    `delta` always means after − before. The server treats −delta as a gradient, so that the same descent serves clients
+    and server. `keep_local_state` lets a client's optimiser state live on to its next round; `pooled` trains on the union
+    of all clients' data as one client (the centralised baseline).
+    """
+
+    name: str
+    select: Select
+    sample: Sample
+    loss: Loss
+    local: Transform
+    upload: Transform
+    weigh: Weigh
+    reduce: Reduce
+    server: Transform
+    keep_local_state: bool = False
+    pooled: bool = False

@@ -1,0 +1,69 @@
+"""Loss and accuracy of a model on a split, in fixed chunks that can be shared out among workers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from fedquilt.core.loss import Loss
+from fedquilt.core.params import Layout, ModelState
+from fedquilt.data.data import Data, Split
+
+CHUNK = 1000
+"""Examples evaluated at a time. Fixed: a matrix product's last bits may depend on its number of rows."""
+
+
+class Counted(NamedTuple):
+    """Sums over one chunk: of the losses, of right predictions, of predictions."""
+
+    loss: float
+    right: int
+    predictions: int
+
+
+class Evaluation(NamedTuple):
+    """Mean loss and share of right predictions."""
+
+    loss: float
+    accuracy: float
+
+
+def chunks(examples: int) -> list[tuple[int, int]]:
+    """Cut a split into ranges of rows, the last one smaller.
+
+    >>> chunks(2500)
+    [(0, 1000), (1000, 2000), (2000, 2500)]
+    """
+    return [(first, min(first + CHUNK, examples)) for first in range(0, examples, CHUNK)]
+
+
+@torch.no_grad()
+def evaluate_chunk(
+    module: nn.Module, layout: Layout, loss: Loss, model: ModelState, data: Data, split: Split, rows: tuple[int, int]
+) -> Counted:
+    """Evaluate a model on some rows of a split, in evaluation mode."""
+    x, y = split.x[slice(*rows)], split.y[slice(*rows)]
+    if data.prepare is not None:
+        x = data.prepare(x)
+    tensors = layout.parameters_of(model.vector) | layout.buffers_of(model)
+    outputs = functional_call(module.eval(), tensors, (x,))
+    losses, counted = loss.criterion(outputs, y)
+    right = outputs.argmax(dim=-1) == y
+    if counted is None:
+        return Counted(float(losses.double().sum()), int(right.sum()), losses.numel())
+    return Counted(float((losses * counted).double().sum()), int((right * counted).sum()), int(counted.sum()))
+
+
+def combine(parts: Iterable[Counted]) -> Evaluation:
+    """Add up the chunks of a split.
+
+    >>> combine([Counted(3.0, 1, 2), Counted(1.0, 2, 2)])
+    Evaluation(loss=1.0, accuracy=0.75)
+    """
+    losses, right, predictions = zip(*parts, strict=True)
+    return Evaluation(math.fsum(losses) / sum(predictions), sum(right) / sum(predictions))

@@ -1,0 +1,63 @@
+"""Sums over clients that are exact and the same in every order.
+
+Each term is rounded once to a fixed-point number, q = rint(x · w · 2^s), and the q are added as 64-bit integers. With
+s = 62 − 20 − ⌈log2 of the planned weight⌉ the sum of a whole cohort with |x| < 2^20 fits; a larger value is a fault of the
+client that sent it. Integer sums are also what secure aggregation needs.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fedquilt.errors import OverflowInSumError
+
+LARGEST = 2.0**20
+"""Values at or above this cannot be summed."""
+
+_INT64_MAX = 2**63 - 1
+
+
+class ExactMean:
+    """A weighted mean of vectors, the same bits in whatever order they come.
+
+    >>> mean = ExactMean(2, planned_weight=4.0)
+    >>> mean.add(0, torch.tensor([1.0, 2.0]), 1.0)
+    >>> mean.add(1, torch.tensor([5.0, 2.0]), 3.0)
+    >>> mean.finish()
+    tensor([4., 2.])
+    """
+
+    def __init__(self, size: int, planned_weight: float) -> None:
+        """Make an empty sum of vectors of that length, for a cohort of that total weight."""
+        self._shift = 62 - 20 - math.ceil(math.log2(planned_weight)) if planned_weight > 0 else 0
+        self._sum = torch.zeros(size, dtype=torch.int64)
+        self._scaled = torch.empty(size, dtype=torch.float64)
+        self._whole = torch.empty(size, dtype=torch.int64)
+        self._weights: dict[int, float] = {}
+        self._bound = 0
+
+    def add(self, slot: int, delta: Tensor, weight: float) -> None:
+        """Take in one vector, whose values must be finite."""
+        self._weights[slot] = weight
+        if not len(delta):
+            return
+        scale = math.ldexp(weight, self._shift)
+        low, high = torch.aminmax(delta)
+        self._bound += int(max(-float(low), float(high), 0.0) * scale) + 1
+        if self._bound > _INT64_MAX:
+            raise OverflowInSumError(
+                "the exact sum over clients would overflow: the reported weights are larger than the planned ones "
+                f"(so far {math.fsum(self._weights.values()):g}); the round was not applied"
+            )
+        self._scaled.copy_(delta).mul_(scale).round_()
+        self._sum.add_(self._whole.copy_(self._scaled))
+
+    def finish(self) -> Tensor | None:
+        """Return the mean over what was taken in, or nothing if its weight is zero."""
+        weight = math.fsum(self._weights[slot] for slot in sorted(self._weights))
+        if weight <= 0:
+            return None
+        return (self._sum.double().mul_(math.ldexp(1.0, -self._shift)) / weight).float()

@@ -1,0 +1,91 @@
+"""A federation: model, data, who holds what, algorithm and seed. What an engine needs to run a round's clients."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from fedquilt.core.algorithm import Algorithm
+from fedquilt.core.client import ClientData, ClientError, ClientUpdate, Context, Fault, client_update
+from fedquilt.core.evaluation import Counted, evaluate_chunk
+from fedquilt.core.params import Layout, ModelState
+from fedquilt.core.rng import torch_seeded
+from fedquilt.core.transform import State
+from fedquilt.core.workbench import Workbench
+from fedquilt.data.data import Data, Split
+from fedquilt.errors import FedquiltError
+from fedquilt.partition.partition import Partition
+
+SplitName = Literal["train", "test"]
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """Everything that stays the same over a run's rounds."""
+
+    bench: Workbench
+    initial: ModelState
+    algorithm: Algorithm
+    data: Data
+    partition: Partition
+    seed: int
+
+    @classmethod
+    def of(
+        cls, module: nn.Module, data: Data, partition: Partition, algorithm: Algorithm, seed: int
+    ) -> Federation:
+        """Put a federation together. The module is copied: the caller's own is never changed."""
+        held = partition.pooled() if algorithm.pooled else partition
+        if len(held.indices) and int(held.indices.max()) >= len(data.train):
+            raise FedquiltError(
+                f"the partition names example {int(held.indices.max())}, but the data set {data.name} has only "
+                f"{len(data.train)} training examples"
+            )
+        module = copy.deepcopy(module)
+        bench = Workbench(module, Layout.of(module))
+        federation = cls(bench, bench.read(), algorithm, data, held, seed)
+        federation.rehearse()
+        return federation
+
+    @property
+    def layout(self) -> Layout:
+        """What stands where in the model's vector."""
+        return self.bench.layout
+
+    def rehearse(self) -> None:
+        """Run the model forward on two examples, so that one that does not fit the data is refused before round 1."""
+        with torch_seeded(self.seed, "rehearsal"):
+            try:
+                self.evaluate(self.initial, "test", (0, min(2, len(self.data.test))))
+            except Exception as error:
+                shape = tuple(self.data.test.x.shape[1:])
+                raise FedquiltError(
+                    f"the model does not fit the data set {self.data.name} (an example is {shape}, there are "
+                    f"{self.data.classes} classes): {type(error).__name__}: {error}"
+                ) from error
+
+    def run_client(self, model: ModelState, round_: int, client: int, slot: int, kept: State | None) -> ClientUpdate | Fault:
+        """Run one client's update; whatever goes wrong in it becomes a fault of that client."""
+        context = Context(self.bench, model, self.seed, round_, client, slot, kept)
+        data = ClientData(self.data, self.data.train, self.partition.client(client))
+        try:
+            return client_update(self.algorithm, context, data)
+        except ClientError as error:
+            return Fault(client, slot, str(error))
+        except Exception as error:
+            return Fault(client, slot, f"{type(error).__name__}: {error}")
+
+    def split(self, name: SplitName) -> Split:
+        """Return a split of the data by name."""
+        return self.data.train if name == "train" else self.data.test
+
+    def evaluate(self, model: ModelState, split: SplitName, rows: tuple[int, int]) -> Counted:
+        """Evaluate a model on some rows of a split."""
+        with torch.inference_mode():
+            return evaluate_chunk(
+                self.bench.module, self.layout, self.algorithm.loss, model, self.data, self.split(split), rows
+            )

@@ -1,0 +1,28 @@
+"""The loss of a batch, always Σ wᵢℓᵢ / Σ wᵢ: padding is weight 0, importance is weight p/q, everything else weight 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+Criterion = Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]
+"""(outputs, targets) -> the loss of every prediction, and 1 for those that count (None: all of them)."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The weighted mean of a criterion over a batch."""
+
+    criterion: Criterion
+
+    def __call__(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the loss of a batch; `weights` has one weight an example."""
+        losses, counted = self.criterion(outputs, targets)
+        if weights is not None:
+            each = weights.reshape(-1, *[1] * (losses.dim() - 1)).expand_as(losses)
+            counted = each if counted is None else each * counted
+        if counted is None:
+            return losses.mean()
+        return (counted * losses).sum() / counted.sum()

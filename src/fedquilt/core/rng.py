@@ -1,0 +1,47 @@
+"""Random generators keyed by what they are for, so that no draw depends on what was drawn before or where.
+
+The key is hashed to 128 bits and given to Philox. torch's own generator takes only the low 32 bits of a seed, and hashed
+keys would collide there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
+    """Return the generator that belongs to a seed, a purpose and a key such as (round, client, slot).
+
+    >>> a, b = generator(1, "select", 7), generator(1, "select", 7)
+    >>> bool(a.integers(2**60) == b.integers(2**60))
+    True
+    """
+    text = "/".join([str(seed), purpose, *(str(int(part)) for part in key)])
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+
+
+@contextmanager
+def torch_seeded(seed: int, purpose: str, group: int = 0, slot: int = 0) -> Iterator[None]:
+    """Seed torch's global generator, for code that reads it (dropout, initialisation), and restore it afterwards.
+
+    torch uses 32 bits of a seed. Those of one group (a round) are consecutive, so that no two slots of it share a stream.
+
+    >>> with torch_seeded(1, "dropout", 3, 0):
+    ...     a = torch.rand(2)
+    >>> with torch_seeded(1, "dropout", 3, 0):
+    ...     bool((a == torch.rand(2)).all())
+    True
+    """
+    first = int(generator(seed, purpose, group).integers(2**32))
+    before = torch.default_generator.get_state()
+    torch.default_generator.manual_seed((first + slot) % 2**32)
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(before)

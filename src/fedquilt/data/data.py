@@ -1,0 +1,43 @@
+"""A data set: raw arrays, and how they become a model's input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+Prepare = Callable[[Tensor], Tensor]
+"""Raw examples to model input; the same for training and testing."""
+
+Augment = Callable[[Tensor, np.random.Generator], Tensor]
+"""Raw examples to model input with random changes, drawn from the generator alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Examples and their labels, one row each."""
+
+    x: Tensor
+    y: Tensor
+
+    def __len__(self) -> int:
+        """Count the examples."""
+        return len(self.y)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A data set with its training and test part.
+
+    `prepare` turns raw rows (bytes, say) into what the model takes, a batch at a time, so that the set stays small in
+    memory. `augment`, where there is one, stands in for it in training.
+    """
+
+    name: str
+    train: Split
+    test: Split
+    classes: int
+    prepare: Prepare | None = None
+    augment: Augment | None = None

@@ -1,0 +1,36 @@
+"""Where data sets lie: the folders that FEDQUILT_DATA names, else the user's cache."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fedquilt.errors import DataError
+
+
+def folders() -> list[Path]:
+    """List the folders to look in: those of FEDQUILT_DATA, else `fedquilt` in the user's cache folder."""
+    named = [name for name in os.environ.get("FEDQUILT_DATA", "").split(os.pathsep) if name]
+    if named:
+        return [Path(name).expanduser() for name in named]
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return [(Path(cache) if cache else Path.home() / ".cache") / "fedquilt"]
+
+
+def find(*names: str, source: str = "") -> Path:
+    """Return the first file there is, by any of its names, looking through the folders in order.
+
+    Names are relative to a folder. `source` says where the file can be had, for the message if there is none.
+    """
+    for folder in folders():
+        for name in names:
+            path = folder / name
+            if path.is_file():
+                return path
+    looked = ", ".join(str(folder) for folder in folders())
+    also = f" (also as {', '.join(names[1:])})" if len(names) > 1 else ""
+    raise DataError(
+        f"data file {names[0]} is missing{also}; looked in: {looked}. "
+        f"Set FEDQUILT_DATA to the folder that holds it (several folders: separated by '{os.pathsep}')."
+        + (f" {source}" if source else "")
+    )

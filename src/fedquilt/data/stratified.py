@@ -1,0 +1,35 @@
+"""A split into training and test part with the same share of every class."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedquilt.core.rng import generator
+from fedquilt.errors import DataError
+from fedquilt.partition.partition import Indices
+
+TestFraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+def stratified(labels: npt.NDArray[np.integer[Any]], test_fraction: float, seed: int) -> tuple[Indices, Indices]:
+    """Return the positions of the training and the test examples, each in the data's order.
+
+    Of a class with n examples, `test_fraction`·n, rounded, are in the test part.
+
+    >>> train, test = stratified(np.array([0, 0, 0, 0, 1, 1, 1, 1]), test_fraction=0.25, seed=0)
+    >>> len(train), len(test)
+    (6, 2)
+    """
+    tested = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        count = round(test_fraction * len(members))
+        tested[generator(seed, "test split", int(label)).permutation(members)[:count]] = True
+    if tested.all() or not tested.any():
+        part = "training" if tested.all() else "test"
+        raise DataError(f"test_fraction = {test_fraction} of {len(labels)} examples leaves the {part} part empty")
+    return np.flatnonzero(~tested), np.flatnonzero(tested)

@@ -1,0 +1,223 @@
+"""One single-threaded worker process a core: the default.
+
+Parameters and results lie in shared memory, data are inherited, and nothing is pickled per client. Clients are handed out
+one at a time, the largest first. A worker that dies is replaced and its client run again, with the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Literal
+
+import torch.multiprocessing
+
+from fedquilt.arguments import Count
+from fedquilt.core.client import ClientUpdate, Fault
+from fedquilt.core.engine import Engine, Session
+from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine
+from fedquilt.core.federation import Federation, SplitName
+from fedquilt.core.params import ModelState
+from fedquilt.core.pinned import pinned
+from fedquilt.core.round import Plan
+from fedquilt.core.state import ClientStore
+from fedquilt.core.tensors import from_bytes, to_bytes
+from fedquilt.engines.shared import shared_model, write
+from fedquilt.engines.worker import Desk, work
+from fedquilt.errors import WorkerError
+from fedquilt.registry import engines
+
+DEATHS_ALLOWED = 3
+
+Start = Literal["fork", "spawn"]
+
+
+@engines.register
+def processes(workers: Count | None = None, start: Start | None = None) -> Engine:
+    """One single-threaded worker process a core, sharing memory; the default.
+
+    `workers` is the number of cores unless given. `start` is how they are started: "fork" on Linux (ready at once),
+    "spawn" elsewhere. Neither changes the result.
+    """
+    return ProcessEngine(workers or _cores(), start or ("fork" if sys.platform == "linux" else "spawn"))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class ProcessEngine:
+    """See `processes`."""
+
+    workers: int
+    start: Start
+
+    @contextmanager
+    def open(self, federation: Federation) -> Iterator[Session]:
+        """Start the workers, and end them at the end."""
+        # torch's settings are pinned first: a pool of threads does not survive a fork.
+        with pinned():
+            session = ProcessSession(federation, self.workers, self.start)
+            try:
+                yield session
+            finally:
+                session.close()
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    desk: Desk
+    place: int = 0
+    task: _Task | None = None
+
+
+@dataclass(eq=False)
+class _Task:
+    message: dict[str, Any]
+    kept: bytes | None = None
+    deaths: int = 0
+
+
+@dataclass(eq=False)
+class ProcessSession:
+    """A pool of workers on one federation."""
+
+    federation: Federation
+    count: int
+    start: Start
+    _model: ModelState = field(init=False)
+    _workers: list[_Worker] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Start the workers."""
+        self._model = shared_model(self.federation.layout, self.start == "fork")
+        for _ in range(min(self.count, len(self.federation.partition))):
+            self._workers.append(self._hire())
+
+    def run(self, planned: Plan, model: ModelState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
+        """Run the plan's clients, the largest first."""
+        write(self._model, model)
+        slots = sorted(range(len(planned.clients)), key=lambda slot: (-int(planned.sizes[slot]), slot))
+        tasks = []
+        for slot in slots:
+            client = int(planned.clients[slot])
+            kept = store.get(client)
+            message = {"do": "train", "round": planned.round, "client": client, "slot": slot, "kept": kept is not None}
+            tasks.append(_Task(message, None if kept is None else to_bytes(kept)))
+        for task, answer, place, keep in self._share_out(tasks):
+            client, slot = task.message["client"], task.message["slot"]
+            if "fault" in answer:
+                yield Fault(client, slot, answer["fault"])
+                continue
+            yield ClientUpdate(
+                client=client,
+                slot=slot,
+                delta=place.vector,
+                buffers=place.buffers,
+                counters=place.counters,
+                weight=answer["weight"],
+                loss=answer["loss"],
+                steps=answer["steps"],
+                examples=answer["examples"],
+                keep=None if keep is None else from_bytes(keep),
+            )
+
+    def evaluate(self, model: ModelState, split: SplitName) -> Evaluation:
+        """Evaluate the chunks of a split on all workers."""
+        write(self._model, model)
+        rows = chunks(len(self.federation.split(split)))
+        tasks = [_Task({"do": "evaluate", "split": split, "first": first, "last": last}) for first, last in rows]
+        done = {task.message["first"]: Counted(*answer) for task, answer, _, _ in self._share_out(tasks)}
+        return combine(done[first] for first, _ in rows)
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.join()
+            worker.pipe.close()
+        self._workers.clear()
+
+    def _hire(self) -> _Worker:
+        context = torch.multiprocessing.get_context(self.start)
+        layout, forked = self.federation.layout, self.start == "fork"
+        desk = Desk(self._model, (shared_model(layout, forked), shared_model(layout, forked)))
+        ours, theirs = context.Pipe()
+        process = context.Process(target=work, args=(self.federation, desk, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process, ours, desk)
+
+    def _share_out(self, tasks: list[_Task]) -> Iterator[tuple[_Task, Any, ModelState, bytes | None]]:
+        """Hand out tasks as workers become free; yield each with its answer and where its values lie."""
+        queue = deque(tasks)
+        for worker in self._workers:
+            self._give(worker, queue)
+        while any(worker.task for worker in self._workers):
+            ready = wait([w.pipe for w in self._workers if w.task] + [w.process.sentinel for w in self._workers if w.task])
+            for place, worker in enumerate(self._workers):
+                if worker.task is None or not (worker.pipe in ready or worker.process.sentinel in ready):
+                    continue
+                try:
+                    answer = json.loads(worker.pipe.recv_bytes())
+                    keep = worker.pipe.recv_bytes() if isinstance(answer, dict) and answer.get("kept") else None
+                except (EOFError, OSError):
+                    self._replace(place, queue)
+                    continue
+                done, values = worker.task, worker.desk.results[worker.place]
+                # The next task goes out before this result is used: it is written to the worker's other place.
+                self._give(worker, queue)
+                yield done, answer, values, keep
+
+    def _give(self, worker: _Worker, queue: deque[_Task]) -> None:
+        worker.task = queue.popleft() if queue else None
+        if worker.task is None:
+            return
+        worker.place = 1 - worker.place
+        try:
+            worker.pipe.send_bytes(json.dumps(worker.task.message | {"place": worker.place}).encode())
+            if worker.task.kept is not None:
+                worker.pipe.send_bytes(worker.task.kept)
+        except OSError:
+            return  # The worker has died; its sentinel will say so.
+
+    def _replace(self, place: int, queue: deque[_Task]) -> None:
+        dead = self._workers[place]
+        dead.process.join()
+        dead.pipe.close()
+        task = dead.task
+        assert task is not None
+        task.deaths += 1
+        if task.deaths >= DEATHS_ALLOWED:
+            self._workers.pop(place)
+            raise WorkerError(self._epitaph(task, dead.process.exitcode))
+        warnings.warn(
+            f"worker process {dead.process.pid} died (exit code {dead.process.exitcode}); its work is done again",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        self._workers[place] = self._hire()
+        queue.appendleft(task)
+        self._give(self._workers[place], queue)
+
+    def _epitaph(self, task: _Task, exitcode: int | None) -> str:
+        what = f"client {task.message['client']}" if task.message["do"] == "train" else "evaluation"
+        text = f"{DEATHS_ALLOWED} worker processes died on {what} (exit code {exitcode})"
+        if exitcode == -9:
+            text += "; the system may be out of memory: try fewer workers (engine.workers)"
+        elif multiprocessing.get_start_method(allow_none=True) != "fork" and self.start == "spawn":
+            text += "; a script must start training under `if __name__ == '__main__':`"
+        return text

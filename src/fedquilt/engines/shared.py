@@ -1,0 +1,33 @@
+"""Model values in memory that this process and its workers share."""
+
+from __future__ import annotations
+
+import mmap
+
+import torch
+from torch import Tensor
+
+from fedquilt.core.params import Layout, ModelState
+
+
+def shared_model(layout: Layout, forked: bool) -> ModelState:
+    """Allocate a model's values in shared memory.
+
+    Forked workers inherit an anonymous mapping, which has no name that a crash could leave behind. Spawned ones are
+    handed torch's own shared tensors.
+    """
+    sizes = (layout.size, torch.float32), (layout.buffer_size, torch.float32), (layout.counter_size, torch.int64)
+    return ModelState(*(_shared(size, dtype, forked) for size, dtype in sizes))
+
+
+def write(target: ModelState, source: ModelState) -> None:
+    """Copy values into shared memory."""
+    target.vector.copy_(source.vector)
+    target.buffers.copy_(source.buffers)
+    target.counters.copy_(source.counters)
+
+
+def _shared(size: int, dtype: torch.dtype, forked: bool) -> Tensor:
+    if size == 0 or not forked:
+        return torch.zeros(size, dtype=dtype).share_memory_()
+    return torch.frombuffer(mmap.mmap(-1, size * dtype.itemsize), dtype=dtype)

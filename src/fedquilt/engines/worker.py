@@ -1,0 +1,71 @@
+"""A worker process: waits for a task, does it, answers. Large values go through shared memory, the rest is JSON."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from fedquilt.core.client import ClientUpdate, Fault
+from fedquilt.core.federation import Federation
+from fedquilt.core.params import ModelState
+from fedquilt.core.pinned import pinned
+from fedquilt.core.round import fault_in
+from fedquilt.core.tensors import from_bytes, to_bytes
+from fedquilt.engines.shared import write
+
+
+@dataclass(frozen=True, eq=False)
+class Desk:
+    """What a worker shares with its parent: the model of the round, and two places for results.
+
+    Two, so that a worker can train its next client while the parent is still folding the last one's update.
+    """
+
+    model: ModelState
+    results: tuple[ModelState, ModelState]
+
+
+def work(federation: Federation, desk: Desk, pipe: Connection) -> None:
+    """Do tasks until the pipe closes or the parent dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    with pinned():
+        while True:
+            try:
+                task = json.loads(pipe.recv_bytes())
+                kept = pipe.recv_bytes() if task.get("kept") else None
+            except EOFError:
+                return
+            if task["do"] == "train":
+                _train(federation, desk, pipe, task, kept)
+            else:
+                rows = (task["first"], task["last"])
+                pipe.send_bytes(json.dumps(federation.evaluate(desk.model, task["split"], rows)).encode())
+
+
+def _train(federation: Federation, desk: Desk, pipe: Connection, task: dict[str, Any], kept: bytes | None) -> None:
+    state = None if kept is None else from_bytes(kept)
+    result = federation.run_client(desk.model, task["round"], task["client"], task["slot"], state)
+    if isinstance(result, ClientUpdate) and result.delta.numel() != federation.layout.size:
+        result = Fault(result.client, result.slot, fault_in(result, federation.layout) or "sent a wrong length")
+    if isinstance(result, Fault):
+        pipe.send_bytes(json.dumps({"fault": result.reason}).encode())
+        return
+    write(desk.results[task["place"]], ModelState(result.delta, result.buffers, result.counters))
+    answer = {"weight": result.weight, "loss": result.loss, "steps": result.steps, "examples": result.examples}
+    pipe.send_bytes(json.dumps(answer | {"kept": result.keep is not None}).encode())
+    if result.keep is not None:
+        pipe.send_bytes(to_bytes(result.keep))
+
+
+def _leave_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

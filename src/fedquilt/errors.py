@@ -1,0 +1,52 @@
+"""Errors that a user can act on. The command line prints their text alone, without a traceback."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FedquiltError(Exception):
+    """Something that the user can put right; the message says what."""
+
+
+class SpecError(FedquiltError):
+    """A spec that cannot be run: the message names the file, the key and what would be right."""
+
+
+class DataError(FedquiltError):
+    """A data set that is missing or damaged."""
+
+
+class RunError(FedquiltError):
+    """A run folder that cannot be used as asked."""
+
+
+class MissingExtraError(FedquiltError):
+    """A part that needs an optional dependency."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        """Name the part and the extra that brings it."""
+        super().__init__(f"{what} needs an optional dependency; install it with: pip install 'fedquilt[{extra}]'")
+
+
+class OverflowInSumError(FedquiltError):
+    """The exact sum over clients left its range. The round is not applied."""
+
+
+class WorkerError(FedquiltError):
+    """A worker process died again and again on one client."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Suggest the closest known name, and list the known ones.
+
+    >>> nearest("fed_avgm", ["fed_avg", "fed_avg_m"])
+    "did you mean 'fed_avg_m'? (known: fed_avg, fed_avg_m)"
+    >>> nearest("x", ["alpha", "seed"])
+    'known: alpha, seed'
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    listing = f"known: {', '.join(names)}" if names else "no keys are taken here"
+    return f"did you mean '{close[0]}'? ({listing})" if close else listing

@@ -1,0 +1,1 @@
+"""From a spec to a run folder, and from run folders to reports."""

@@ -1,0 +1,50 @@
+"""Makes a federation and an engine from a checked spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from fedquilt.core.algorithm import Algorithm
+from fedquilt.core.engine import Engine
+from fedquilt.core.federation import Federation
+from fedquilt.core.rng import torch_seeded
+from fedquilt.data.data import Data
+from fedquilt.errors import FedquiltError, SpecError
+from fedquilt.experiment.spec import Spec
+from fedquilt.partition.partition import Partition
+
+
+def build(spec: Spec) -> tuple[Federation, Engine]:
+    """Load the data, split it over clients, make the model and the method."""
+    data = _made(spec, "data", Data)
+    partition = _made(spec, "partition", Partition, labels=data.train.y.numpy())
+    with torch_seeded(spec.options.seed, "initialise"):
+        module = _made(spec, "model", nn.Module)
+    algorithm = _made(spec, "method", Algorithm)
+    engine = _made(spec, "engine", object)
+    with _naming(spec, "model"):
+        return Federation.of(module, data, partition, algorithm, spec.options.seed), engine
+
+
+def _made(spec: Spec, table: str, kind: type[Any], **given: object) -> Any:
+    part = spec.parts[table]
+    with _naming(spec, table):
+        made = part.function(**given, **part.arguments)
+        if not isinstance(made, kind):
+            raise SpecError(f"'{part.name}' must return a {kind.__name__}, got {type(made).__name__}")
+    return made
+
+
+@contextmanager
+def _naming(spec: Spec, table: str) -> Iterator[None]:
+    where = f"{spec.source}: [{table}]"
+    try:
+        yield
+    except FedquiltError as error:
+        raise SpecError(f"{where} {error}") from error
+    except Exception as error:
+        raise SpecError(f"{where} {spec.parts[table].name} failed: {type(error).__name__}: {error}") from error

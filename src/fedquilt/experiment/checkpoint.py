@@ -1,0 +1,75 @@
+"""Checkpoints: the whole state of a run in one safetensors file that carries its own digest.
+
+A file is written beside its final name, synced and renamed, so that a crash leaves either the old state or the new one.
+Reading checks the digest over names, types, shapes, bytes and metadata; reading runs no code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+
+from fedquilt.core.params import ModelState, Tensors
+from fedquilt.core.state import ClientStore, ServerState
+from fedquilt.core.tensors import flat, nested
+from fedquilt.core.transform import State
+from fedquilt.errors import RunError
+
+
+def save(path: Path, state: ServerState, store: ClientStore, about: dict[str, str]) -> None:
+    """Write a checkpoint; `about` is kept with it."""
+    model: State = {"vector": state.model.vector, "buffers": state.model.buffers, "counters": state.model.counters}
+    clients: State = {str(client): kept for client, kept in store.items()}
+    everything: State = {"model": model, "server": state.optimiser, "clients": clients}
+    tensors = {name: tensor.contiguous() for name, tensor in flat(everything)}
+    metadata = about | {"round": str(state.round)}
+    metadata["digest"] = _digest(tensors, metadata)
+    write_whole(path, safetensors.torch.save(tensors, metadata=metadata))
+
+
+def load(path: Path) -> tuple[ServerState, ClientStore, dict[str, str]]:
+    """Read a checkpoint, or raise a RunError that says how it is damaged."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (OSError, safetensors.SafetensorError, UnicodeDecodeError) as error:
+        raise RunError(f"{path}: cannot be read: {error}") from None
+    claimed = metadata.pop("digest", "")
+    if claimed != _digest(tensors, metadata):
+        raise RunError(f"{path}: is damaged: its content does not match its digest")
+    everything = nested(tensors)
+    model = everything["model"]
+    clients = {int(client): kept for client, kept in everything.get("clients", {}).items()}  # type: ignore[union-attr]
+    state = ServerState(int(metadata.pop("round")), ModelState(**model), everything.get("server", {}))  # type: ignore
+    return state, ClientStore(clients), metadata  # type: ignore[arg-type]
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never a part."""
+    beside = path.with_name(f".{path.name}.part")
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _digest(tensors: Tensors, metadata: dict[str, str]) -> str:
+    sha = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        sha.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        sha.update(tensor.view(-1).view(torch.uint8).numpy() if tensor.numel() else b"")
+    return sha.hexdigest()

@@ -1,0 +1,150 @@
+"""A run folder: resolved spec, environment, metrics, checkpoints.
+
+    spec.toml            the spec with every default filled in
+    environment.json     what it was run with
+    metrics.jsonl        one line a round
+    checkpoints/         the two newest states
+    *.png                plots, once the run has ended
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedquilt.core.state import ClientStore, ServerState
+from fedquilt.errors import RunError
+from fedquilt.experiment import checkpoint
+from fedquilt.experiment.checkpoint import write_whole
+from fedquilt.metrics.curves import History
+
+KEPT = 2
+"""Checkpoints kept: if the newest turns out damaged, the one before it serves."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run."""
+
+    path: Path
+
+    @property
+    def spec(self) -> Path:
+        """The resolved spec."""
+        return self.path / "spec.toml"
+
+    @property
+    def metrics(self) -> Path:
+        """One line of JSON a round."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """The checkpoints there are, the newest first."""
+        return sorted((self.path / "checkpoints").glob("round-*.safetensors"), reverse=True)
+
+    def begin(self, spec: str, environment: dict[str, Any]) -> None:
+        """Write what a new run starts from."""
+        (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        write_whole(self.path / "environment.json", (json.dumps(environment, indent=2) + "\n").encode())
+        write_whole(self.spec, spec.encode())
+
+    def history(self) -> History:
+        """Read the records of the rounds so far; a line that a crash left unfinished ends the reading."""
+        records: list[dict[str, Any]] = []
+        if self.metrics.exists():
+            for line in self.metrics.read_text(encoding="utf-8", errors="replace").splitlines():
+                try:
+                    record = json.loads(line)
+                except json.JSONDecodeError:
+                    break
+                if not isinstance(record, dict) or record.get("round") != len(records) + 1:
+                    break
+                records.append(record)
+        return History(records)
+
+    def save(self, state: ServerState, store: ClientStore, about: dict[str, str]) -> None:
+        """Write a checkpoint and drop those that are no longer needed."""
+        checkpoint.save(self.path / "checkpoints" / f"round-{state.round:08d}.safetensors", state, store, about)
+        for old in self.checkpoints[KEPT:]:
+            old.unlink()
+
+    def latest(self) -> tuple[ServerState, ClientStore, dict[str, str]] | None:
+        """Read the newest checkpoint that is whole and whose rounds are all in the metrics."""
+        recorded = len(self.history())
+        for path in self.checkpoints:
+            try:
+                state, store, about = checkpoint.load(path)
+            except RunError as error:
+                warnings.warn(f"{error}; using the one before it", RuntimeWarning, stacklevel=2)
+                continue
+            if state.round <= recorded:
+                return state, store, about
+            warnings.warn(
+                f"{path}: is ahead of {self.metrics.name}, which has {recorded} rounds; using the one before it",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return None
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from running the same folder; the lock goes with the process."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as file:
+            if not _lock(file.fileno()):
+                raise RunError(f"{self.path}: another process is running this")
+            yield
+
+    def running(self) -> bool:
+        """Say whether a process is at work on the folder."""
+        lock = self.path / ".lock"
+        if not lock.exists():
+            return False
+        with lock.open("r") as file:
+            return not _lock(file.fileno())
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # not there on Windows
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+class MetricsWriter:
+    """Appends records to metrics.jsonl, after cutting it back to the rounds that count."""
+
+    def __init__(self, folder: RunFolder, keep: int) -> None:
+        """Keep the first `keep` records."""
+        records = folder.history().records[:keep]
+        write_whole(folder.metrics, "".join(_line(record) for record in records).encode())
+        self._file = folder.metrics.open("a", encoding="utf-8")
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Add a record; it reaches the system at once and the disk with `sync`."""
+        self._file.write(_line(record))
+        self._file.flush()
+
+    def sync(self) -> None:
+        """Make sure that what was appended is on disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(record) + "\n"

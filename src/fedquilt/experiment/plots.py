@@ -1,0 +1,99 @@
+"""Pictures of runs: learning curves, and who holds which class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fedquilt.core.federation import Federation
+from fedquilt.metrics.curves import History
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SHOWN = 100
+"""Clients shown in the picture of who holds what; of more, as many are taken at even distances."""
+
+
+def draw_run(folder: Path, history: History, federation: Federation) -> None:
+    """Save a run's learning curve and, where it has classes, the picture of who holds which."""
+    draw_curves(folder / "curve.png", {federation.algorithm.name: history})
+    labels = federation.data.train.y.numpy()
+    if labels.ndim == 1 and not federation.algorithm.pooled:
+        draw_clients(folder / "clients.png", federation.partition.class_counts(labels, federation.data.classes))
+
+
+def draw_curves(path: Path, histories: Mapping[str, History], target: float | None = None) -> None:
+    """Save test accuracy and test loss over rounds, one line a run."""
+    figure, (left, right) = _figure(2, (9.0, 3.6))
+    for name, history in histories.items():
+        left.plot(history.rounds, [100 * value for value in history.accuracy], label=name, linewidth=1.6)
+        right.plot(history.rounds, history.loss, label=name, linewidth=1.6)
+    if target is not None:
+        left.axhline(100 * target, color="0.6", linewidth=0.8, linestyle="--")
+    left.set(xlabel="round", ylabel="test accuracy (%)")
+    right.set(xlabel="round", ylabel="test loss")
+    losses = [value for history in histories.values() for value in history.loss if value > 0 and np.isfinite(value)]
+    if losses and max(losses) > 30 * min(losses):
+        right.set_yscale("log")
+    for axes in (left, right):
+        _plain(axes)
+    if len(histories) > 1:
+        left.legend(frameon=False, fontsize=8.5, loc="lower right")
+    _save(figure, path)
+
+
+def draw_clients(path: Path, counts: npt.NDArray[np.int64]) -> None:
+    """Save one bar a client, coloured by class: its shares of the classes (as Hsu 2019's Figure 1), and its size."""
+    counts = counts[counts.sum(axis=1) > 0]
+    if len(counts) > SHOWN:
+        counts = counts[np.linspace(0, len(counts) - 1, SHOWN).astype(int)]
+    sizes = counts.sum(axis=1)
+    shares = counts / sizes[:, None]
+    order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
+    figure, (upper, lower) = _figure(2, (9.0, 4.2), rows=True)
+    from matplotlib import colormaps
+
+    classes = counts.shape[1]
+    palette = colormaps["tab10"].colors if classes <= 10 else colormaps["turbo"](np.linspace(0.05, 0.95, classes))
+    places, below = np.arange(len(counts)), np.zeros(len(counts))
+    for label in range(classes):
+        share = 100 * shares[order, label]
+        upper.bar(places, share, bottom=below, width=1.0, color=palette[label], label=str(label))
+        below += share
+    lower.bar(places, sizes[order], width=0.9, color="0.45")
+    upper.set(ylabel="share of classes (%)", ylim=(0, 100), xlim=(-0.5, len(counts) - 0.5), xticks=[])
+    lower.set(ylabel="examples", xlabel="clients, sorted by their largest class", xlim=(-0.5, len(counts) - 0.5), xticks=[])
+    if classes <= 10:
+        upper.legend(title="class", frameon=False, fontsize=8, bbox_to_anchor=(1.0, 1.02), loc="upper left")
+    for axes in (upper, lower):
+        _plain(axes, grid=False)
+    _save(figure, path)
+
+
+def _figure(count: int, size: tuple[float, float], rows: bool = False) -> tuple[Figure, list[Axes]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    if rows:
+        return figure, list(figure.subplots(count, 1, height_ratios=[3, 1]))
+    return figure, list(figure.subplots(1, count))
+
+
+def _plain(axes: Axes, grid: bool = True) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    if grid:
+        axes.grid(color="0.92", linewidth=0.8)
+        axes.set_axisbelow(True)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,70 @@
+"""Compares runs. Reads run folders only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.plots import draw_curves
+from fedquilt.experiment.summary import quiet_summary
+
+HEADER = ("run", "method", "partition", "rounds", "final accuracy", "best accuracy", "rounds to target", "MB sent")
+
+
+@dataclass(frozen=True)
+class Report:
+    """A table of runs and the files written for it."""
+
+    rows: list[tuple[str, ...]]
+    target: float
+    files: list[Path]
+
+
+def report(paths: Sequence[str | Path], out: str | Path, target: float | None = None) -> Report:
+    """Compare runs in a table and a plot, and save both in `out`.
+
+    `target` is an accuracy; unless given, it is 95% of the best accuracy that any of the runs reached.
+    """
+    folders = [RunFolder(Path(path)) for path in paths]
+    summaries = [quiet_summary(folder.path) for folder in folders]
+    histories = {folder.path.name: folder.history() for folder in folders}
+    best = max((history.best[1] for history in histories.values() if history.best), default=0.0)
+    goal = target if target is not None else round(0.95 * best, 3)
+    rows = []
+    for about, (name, history) in zip(summaries, histories.items(), strict=True):
+        spec, crossed = about["spec"], history.rounds_to(goal)
+        rows.append(
+            (
+                name,
+                spec.get("method", {}).get("name", "own"),
+                _partition(spec.get("partition", {})),
+                str(about["round"]),
+                _percent(about["accuracy"]),
+                _percent(about["best"]["accuracy"] if about["best"] else None),
+                "not reached" if crossed is None else f"{crossed:.1f}",
+                f"{(about['bytes_down'] + about['bytes_up']) / 1e6:.1f}",
+            )
+        )
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / "curves.png", folder / "report.md"]
+    draw_curves(files[0], histories, goal)
+    files[1].write_text(_markdown(rows, goal), encoding="utf-8")
+    return Report(rows, goal, files)
+
+
+def _partition(table: dict[str, object]) -> str:
+    details = [f"{key}={table[key]}" for key in ("alpha", "shards") if key in table]
+    return " ".join([str(table.get("name", "own")), *details])
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.2f}%"
+
+
+def _markdown(rows: Sequence[tuple[str, ...]], goal: float) -> str:
+    lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(["# Comparison of runs", "", *lines, "", f"Target accuracy: {_percent(goal)}.", "", "![](curves.png)", ""])

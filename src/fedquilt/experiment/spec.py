@@ -1,0 +1,201 @@
+"""Specs: TOML files whose tables are the keyword arguments of registered functions.
+
+    [run]        rounds, seed, …                       see `Options`
+    [data]       name = "mnist", and its arguments     `fedquilt list datasets`
+    [partition]  name = "dirichlet", …                 `fedquilt list partitions`
+    [model]      name = "mnist_2nn", …                 `fedquilt list models`
+    [method]     name = "fed_avg", …                   `fedquilt list methods`
+    [engine]     name = "processes", …                 `fedquilt list engines`
+
+A name may also be an import path, "module:function", of the user's own; the spec's folder is searched first. `[sweep]` and
+`[published]` belong to sweeps and are kept as they are.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tomli_w
+from pydantic import Field
+
+import fedquilt.data
+import fedquilt.engines
+import fedquilt.methods
+import fedquilt.models
+import fedquilt.partition  # noqa: F401 - importing these fills the registries
+from fedquilt import registry
+from fedquilt.arguments import ArgumentError, Count, NonNegative, Seed, check
+from fedquilt.errors import SpecError, nearest
+from fedquilt.experiment.imports import imported
+from fedquilt.registry import Registry
+
+Table = dict[str, Any]
+
+REGISTRIES: dict[str, Registry] = {
+    "data": registry.datasets,
+    "partition": registry.partitions,
+    "model": registry.models,
+    "method": registry.methods,
+    "engine": registry.engines,
+}
+GIVEN = {"partition": frozenset({"labels"})}
+"""Parameters that the data set fills in."""
+
+FREE = ("sweep", "published")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The `[run]` table.
+
+    - `rounds`: rounds to run; `seed`: of everything but the population, which has its own.
+    - `eval_every`: rounds between evaluations; the last round is always evaluated.
+    - `train_loss`: also measure the loss on the whole training set.
+    - `stop_at`: stop once test accuracy reaches this.
+    - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
+    - `import_from`: a folder to import the user's own functions from.
+    """
+
+    rounds: Count
+    seed: Seed = 0
+    eval_every: Count = 1
+    train_loss: bool = False
+    stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
+    checkpoint_seconds: NonNegative = 10.0
+    import_from: str | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table of a spec: a function and its checked arguments."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: Table
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A spec that was checked: every name is known and every argument fits."""
+
+    source: str
+    options: Options
+    parts: dict[str, Part]
+    free: Table
+
+    def resolved(self) -> Table:
+        """Return the spec with every default filled in, as it is written into the run folder."""
+        tables = {name: {"name": part.name, **part.arguments} for name, part in self.parts.items()}
+        return {name: _without_none(table) for name, table in {"run": asdict(self.options), **tables, **self.free}.items()}
+
+    def to_toml(self) -> str:
+        """Write the resolved spec."""
+        return tomli_w.dumps(self.resolved())
+
+
+def load_spec(path: str | Path, sets: Iterable[str] = ()) -> Spec:
+    """Read a spec from a file, change it by `key=value` assignments, and check it."""
+    path = Path(path)
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecError(f"{path}: no such file; `fedquilt new {path}` writes a spec to start from") from None
+    except IsADirectoryError:
+        raise SpecError(f"{path}: is a folder; give a spec file (or use `fedquilt resume {path}` for a run)") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{path}: is not valid TOML: {error}") from None
+    for assignment in sets:
+        assign(tables, assignment)
+    return check_spec(tables, source=str(path), folder=path.resolve().parent)
+
+
+def assign(tables: Table, assignment: str) -> None:
+    """Set one key of a spec from text such as `method.lr=0.05`; a value that is not TOML is taken as text.
+
+    >>> tables = {"method": {"lr": 0.1}}
+    >>> assign(tables, "method.lr=0.05")
+    >>> assign(tables, "data.name=mnist")
+    >>> tables
+    {'method': {'lr': 0.05}, 'data': {'name': 'mnist'}}
+    """
+    key, separator, text = assignment.partition("=")
+    table, dot, name = key.strip().partition(".")
+    if not (separator and dot and table and name):
+        raise SpecError(f"--set {assignment}: write table.key=value, as in --set method.lr=0.05")
+    try:
+        value = tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    put(tables, key.strip(), value)
+
+
+def put(tables: Table, key: str, value: object) -> None:
+    """Set a key such as `method.lr` of a spec."""
+    table, _, name = key.partition(".")
+    inner = tables.setdefault(table, {})
+    if not isinstance(inner, dict):
+        raise SpecError(f"--set {key}: [{table}] is not a table")
+    inner[name] = value
+
+
+def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
+    """Check a spec's tables and fill in defaults; `folder` is where the user's own functions are looked for."""
+    known = ["run", *REGISTRIES, *FREE]
+    for name, table in tables.items():
+        if name not in known:
+            raise SpecError(f"{source}: [{name}]: unknown table; {nearest(name, known)}")
+        if not isinstance(table, dict):
+            raise SpecError(f"{source}: {name}: must be a table, [{name}], got {table!r}")
+    options = _options(tables, source)
+    home = Path(options.import_from) if options.import_from else folder
+    parts = {}
+    for name, known_parts in REGISTRIES.items():
+        table = tables.get(name, {"name": "processes"} if name == "engine" else None)
+        if table is None:
+            raise SpecError(f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(known_parts)})")
+        parts[name] = _part(name, table, known_parts, source, home)
+    if home is not None and any(":" in part.name for part in parts.values()):
+        options = Options(**{**asdict(options), "import_from": str(home)})
+    return Spec(source, options, parts, {name: tables[name] for name in FREE if name in tables})
+
+
+def _options(tables: Mapping[str, Any], source: str) -> Options:
+    if "run" not in tables:
+        raise SpecError(f"{source}: [run]: the table is missing; it needs at least: rounds")
+    return Options(**_checked(Options, tables["run"], source, "run"))
+
+
+def _part(table_name: str, table: Table, known: Registry, source: str, home: Path | None) -> Part:
+    where = f"{source}: [{table_name}]"
+    if "name" not in table:
+        raise SpecError(f"{where} name: is required ({', '.join(known)})")
+    name = table["name"]
+    if not isinstance(name, str):
+        raise SpecError(f"{where} name: must be text in quotes, got {name!r}")
+    if name in known:
+        function = known[name]
+    elif ":" in name:
+        function = imported(name, home, f"{where} name")
+    else:
+        own = 'or the import path of your own, "module:function"'
+        raise SpecError(f"{where} name: no {known.kind} is called '{name}'; {nearest(name, known)}; {own}")
+    arguments = {key: value for key, value in table.items() if key != "name"}
+    return Part(name, function, _checked(function, arguments, source, table_name))
+
+
+def _checked(function: Callable[..., object], arguments: Table, source: str, table: str) -> Table:
+    try:
+        return check(function, arguments, GIVEN.get(table, frozenset()))
+    except ArgumentError as error:
+        lines = [f"{source}: [{table}] {problem.key}: {problem.message}" for problem in error.problems]
+        raise SpecError("\n".join(lines)) from None
+
+
+def _without_none(table: Table) -> Table:
+    return {key: value for key, value in table.items() if value is not None}

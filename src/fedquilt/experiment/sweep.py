@@ -1,0 +1,132 @@
+"""Runs a spec over a grid of values and compares rounds to a target with published ones.
+
+    [sweep]
+    "method.lr" = [0.05, 0.1, 0.2]
+
+    [published]
+    target = 0.97
+    "Table 1" = 87
+
+Every point of the grid has a run folder of its own; points that are finished are not run again, and interrupted ones go on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedquilt.errors import SpecError
+from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.run import resume, run
+from fedquilt.experiment.spec import Spec, Table, check_spec, load_spec, put
+from fedquilt.experiment.summary import quiet_summary
+from fedquilt.experiment.training import Watcher
+
+Announce = Callable[[str, int, int], Watcher | None]
+"""(name of the point, its number, how many there are) -> who is told how its training goes."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a sweep."""
+
+    name: str
+    values: dict[str, Any]
+    best: float | None
+    rounds_to_target: float | None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The runs of a sweep, beside what was published."""
+
+    points: list[Point]
+    target: float | None
+    published: dict[str, Any]
+    results: Path
+    interrupted: bool
+
+    @property
+    def winner(self) -> Point | None:
+        """The point that reached the target first; without a target, the most accurate one."""
+        if self.target is None:
+            scored = [point for point in self.points if point.best is not None]
+            return max(scored, key=lambda point: point.best or 0.0, default=None)
+        crossed = [point for point in self.points if point.rounds_to_target is not None]
+        return min(crossed, key=lambda point: point.rounds_to_target or math.inf, default=None)
+
+
+def sweep(
+    spec: str | Path, sets: Iterable[str] = (), out: str | Path | None = None, announce: Announce | None = None
+) -> Sweep:
+    """Run every point of a spec's `[sweep]` that is not finished, and write `results.json` beside the runs."""
+    checked = load_spec(spec, sets)
+    folder = Path(out) if out is not None else Path("runs") / Path(spec).stem
+    grid = list(_grid(checked))
+    target = checked.free.get("published", {}).get("target")
+    interrupted = False
+    for number, (name, tables) in enumerate(grid, start=1):
+        if interrupted:
+            break
+        interrupted = _run_point(folder / name, tables, announce, name, number, len(grid))
+    points = [_point(folder / name, name, values, target) for (name, _), values in zip(grid, _values(checked), strict=True)]
+    published = {key: value for key, value in checked.free.get("published", {}).items() if key != "target"}
+    done = Sweep(points, target, published, folder / "results.json", interrupted)
+    _write(done)
+    return done
+
+
+def _run_point(
+    folder: Path, tables: Table, announce: Announce | None, name: str, number: int, total: int
+) -> bool:
+    exists = RunFolder(folder).spec.exists()
+    if exists and quiet_summary(folder)["state"] == "finished":
+        return False
+    watcher = announce(name, number, total) if announce is not None else None
+    ended = resume(folder, watcher=watcher) if exists else run(tables, out=folder, watcher=watcher)
+    return ended.result.interrupted
+
+
+def _values(spec: Spec) -> Iterator[dict[str, Any]]:
+    axes: Table = spec.free.get("sweep", {})
+    if not axes:
+        raise SpecError(f'{spec.source}: [sweep]: the table is missing; write for example: "method.lr" = [0.05, 0.1]')
+    for key, values in axes.items():
+        if not isinstance(values, list) or not values:
+            raise SpecError(f'{spec.source}: [sweep] "{key}": must be a list of values, got {values!r}')
+        if "." not in key:
+            raise SpecError(f'{spec.source}: [sweep] {key}: write the table too, in quotes, as in "method.{key}"')
+    for chosen in itertools.product(*axes.values()):
+        yield dict(zip(axes, chosen, strict=True))
+
+
+def _grid(spec: Spec) -> Iterator[tuple[str, Table]]:
+    for values in _values(spec):
+        tables = {name: dict(table) for name, table in spec.resolved().items() if name not in ("sweep", "published")}
+        for key, value in values.items():
+            put(tables, key, value)
+        check_spec(tables, source=spec.source)
+        yield ",".join(f"{key.partition('.')[2]}={value}" for key, value in values.items()), tables
+
+
+def _point(folder: Path, name: str, values: dict[str, Any], target: float | None) -> Point:
+    history = RunFolder(folder).history()
+    crossed = None if target is None else history.rounds_to(target)
+    return Point(name, values, history.best[1] if history.best else None, crossed)
+
+
+def _write(done: Sweep) -> None:
+    winner = done.winner
+    content = {
+        "target": done.target,
+        "published": done.published,
+        "best": None if winner is None else vars(winner),
+        "points": [vars(point) for point in done.points],
+    }
+    done.results.parent.mkdir(parents=True, exist_ok=True)
+    done.results.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

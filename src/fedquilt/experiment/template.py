@@ -1,0 +1,41 @@
+"""The spec that `fedquilt new` writes."""
+
+TEMPLATE = """\
+# A fedquilt spec. Run it with:   fedquilt run {name}
+# Change a value for one run:     fedquilt run {name} --set method.lr=0.05
+# What there is to choose from:   fedquilt list methods   (models, datasets, partitions, engines)
+
+[run]
+rounds = 50               # rounds of training
+seed = 1                  # of selection, batches and initialisation; one seed gives the same model, bit for bit
+eval_every = 1            # rounds between tests
+# train_loss = true       # also measure the loss on the whole training set
+# stop_at = 0.97          # stop once test accuracy reaches this
+# checkpoint_seconds = 10 # how much work a crash may cost
+
+[data]
+name = "digits"           # 1,797 digits of 8x8 pixels that come with scikit-learn
+# name = "mnist"          # from the folder that FEDQUILT_DATA names; then take inputs = 784 below
+
+[partition]
+name = "dirichlet"        # who holds what: each client's classes are drawn from a Dirichlet distribution
+clients = 50
+alpha = 0.5               # small: few classes a client; large: all clients alike
+seed = 1                  # of the population, apart from the training's
+
+[model]
+name = "mnist_2nn"        # two hidden layers of 200; or your own: "my_module:MyNet"
+inputs = 64
+
+[method]
+name = "fed_avg_m"        # federated averaging with server momentum
+lr = 0.1                  # the clients' learning rate
+fraction = 0.2            # C: share of the clients in a round
+epochs = 1                # E: passes over a client's data
+batch = 10                # B: examples a step; inf takes all at once
+server_momentum = 0.9
+
+[engine]
+name = "processes"        # or "inline", for debugging; the result is the same
+# workers = 2             # one a core unless given
+"""

@@ -1,0 +1,212 @@
+"""Trains a federation round by round, keeping what a crash must not lose."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import nn
+
+from fedquilt.core.algorithm import Algorithm
+from fedquilt.core.driver import Record, rounds
+from fedquilt.core.engine import Engine
+from fedquilt.core.federation import Federation
+from fedquilt.core.params import ModelState
+from fedquilt.core.state import ClientStore, ServerState, initial_state
+from fedquilt.data.data import Data
+from fedquilt.engines import processes
+from fedquilt.errors import RunError
+from fedquilt.experiment.environment import environment
+from fedquilt.experiment.folder import MetricsWriter, RunFolder
+from fedquilt.experiment.spec import Options
+from fedquilt.metrics.curves import History
+from fedquilt.partition.partition import Partition
+
+
+class Watcher(Protocol):
+    """Is told how training goes."""
+
+    def begin(self, history: History, last: int) -> None:
+        """Training starts, or goes on after the rounds of `history`."""
+
+    def heard(self, clients: int, total: int) -> None:
+        """That many of a round's clients have answered."""
+
+    def round(self, record: Record) -> None:
+        """A round has ended."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A trained model and how it came about."""
+
+    history: History
+    model: nn.Module
+    state: ModelState
+    digest: str
+    interrupted: bool = False
+
+
+def train(
+    model: nn.Module,
+    data: Data,
+    partition: Partition,
+    method: Algorithm,
+    rounds: int,
+    seed: int = 0,
+    engine: Engine | None = None,
+    eval_every: int = 1,
+    train_loss: bool = False,
+    stop_at: float | None = None,
+    out: str | Path | None = None,
+    watcher: Watcher | None = None,
+) -> Result:
+    """Train your own model on your own data, and return the history and the trained model.
+
+    The module that is given is not changed. With `out`, metrics and checkpoints are kept in that folder, and the same
+    call goes on from there after an interruption.
+
+    >>> import numpy as np, torch
+    >>> from torch import nn
+    >>> from fedquilt import arrays, fed_avg, iid, inline, train
+    >>> x = np.random.default_rng(0).normal(size=(60, 2)).astype("float32")
+    >>> y = (x[:, 0] > 0).astype("int64")
+    >>> data = arrays(x[:40], y[:40], x[40:], y[40:])
+    >>> _ = torch.manual_seed(0)
+    >>> result = train(nn.Linear(2, 2), data, iid(y[:40], clients=4), fed_avg(lr=0.5), rounds=5, engine=inline())
+    >>> len(result.history), result.history.accuracy[-1] > 0.8
+    (5, True)
+    """
+    options = Options(rounds, seed, eval_every, train_loss, stop_at)
+    federation = Federation.of(model, data, partition, method, seed)
+    chosen = engine or processes()
+    if out is None:
+        return execute(federation, chosen, options, None, watcher)
+    folder = RunFolder(Path(out))
+    with folder.locked():
+        if not folder.spec.exists():
+            folder.begin("# A run from Python: call fedquilt.train(…, out=…) again to go on.\n", environment())
+        return execute(federation, chosen, options, folder, watcher)
+
+
+def execute(
+    federation: Federation,
+    engine: Engine,
+    options: Options,
+    folder: RunFolder | None,
+    watcher: Watcher | None = None,
+) -> Result:
+    """Run a federation to its last round, from where its folder left off.
+
+    On Ctrl-C the rounds that are complete are saved and the result says `interrupted`.
+    """
+    state, store = initial_state(federation.algorithm, federation.initial), ClientStore()
+    keeper = None
+    if folder is not None:
+        about = {"federation": fingerprint(federation)}
+        state, store = _restored(folder, about, state, store)
+        keeper = _Keeper(folder, state.round, about, federation.layout.digest, options.checkpoint_seconds)
+    history = History(list(folder.history().records[: state.round]) if folder is not None else [])
+    done = interrupted = False
+    with ExitStack() as stack:
+        if keeper is not None:
+            stack.callback(keeper.metrics.close)
+        try:
+            # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
+            session = stack.enter_context(engine.open(federation))
+            if watcher is not None:
+                watcher.begin(history, options.rounds)
+            if _reached(history, options):
+                return _result(federation, history, state, interrupted=False)
+            heard = None if watcher is None else watcher.heard
+            steps = rounds(
+                federation, session, state, store, options.rounds, options.eval_every, options.train_loss, heard
+            )
+            for state, record in steps:
+                history.records.append(record)
+                done = state.round == options.rounds or _reached(history, options)
+                if keeper is not None:
+                    keeper.keep(state, store, record, now=done)
+                if watcher is not None:
+                    watcher.round(record)
+                if done:
+                    break
+        except KeyboardInterrupt:
+            interrupted = not done
+            if keeper is not None:
+                keeper.catch_up(state, store)
+    return _result(federation, history, state, interrupted)
+
+
+def fingerprint(federation: Federation) -> str:
+    """Return a digest of what must not change between a run and its resumption."""
+    sha = hashlib.sha256(repr((federation.seed, federation.layout, federation.algorithm.name)).encode())
+    for array in (federation.partition.indices, federation.partition.offsets):
+        sha.update(array.tobytes())
+    sha.update(federation.layout.digest(federation.initial).encode())
+    return sha.hexdigest()
+
+
+def _reached(history: History, options: Options) -> bool:
+    accuracy = history.records[-1]["accuracy"] if history.records else None
+    return options.stop_at is not None and accuracy is not None and accuracy >= options.stop_at
+
+
+def _restored(
+    folder: RunFolder, about: dict[str, str], state: ServerState, store: ClientStore
+) -> tuple[ServerState, ClientStore]:
+    latest = folder.latest()
+    if latest is None:
+        return state, store
+    state, store, saved = latest
+    if saved.get("federation") != about["federation"]:
+        raise RunError(
+            f"{folder.path}: holds a run of another federation (model, partition, method or seed differ); "
+            "choose another folder"
+        )
+    return state, store
+
+
+def _result(federation: Federation, history: History, state: ServerState, interrupted: bool) -> Result:
+    layout = federation.layout
+    trained = layout.fill(federation.bench.module, state.model).eval()
+    return Result(history, trained, state.model, layout.digest(state.model), interrupted)
+
+
+class _Keeper:
+    """Writes metrics and checkpoints: records first, so that a checkpoint never runs ahead of them."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        start: int,
+        about: dict[str, str],
+        digest: Callable[[ModelState], str],
+        seconds: float,
+    ) -> None:
+        self.metrics = MetricsWriter(folder, keep=start)
+        self._folder = folder
+        self._about = about
+        self._digest = digest
+        self._seconds = seconds
+        self._saved = start
+        self._when = time.monotonic()
+
+    def keep(self, state: ServerState, store: ClientStore, record: dict[str, Any], now: bool) -> None:
+        self.metrics.append(record)
+        if now or time.monotonic() - self._when >= self._seconds:
+            self.save(state, store)
+
+    def catch_up(self, state: ServerState, store: ClientStore) -> None:
+        if state.round > self._saved:
+            self.save(state, store)
+
+    def save(self, state: ServerState, store: ClientStore) -> None:
+        self.metrics.sync()
+        self._folder.save(state, store, self._about | {"model": self._digest(state.model)})
+        self._saved, self._when = state.round, time.monotonic()

@@ -1,0 +1,43 @@
+"""SGD on the pooled data: the baseline that relative accuracy needs (Hsu 2020, §6; McMahan 2017, Table 3).
+
+All clients' data are put together as if one client held them. A round is one pass over them, or `steps` batches: with
+`steps=1` a round is one minibatch update, as McMahan 2017 counts its SGD baseline. Momentum lives on from round to round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fedquilt.arguments import BatchSize, Count, Decay, Momentum, NonNegative, Positive
+from fedquilt.core.algorithm import Algorithm
+from fedquilt.methods.fed_avg import fed_avg
+from fedquilt.parts.sampling import steps as draws
+from fedquilt.registry import methods
+
+
+@methods.register
+def centralised(
+    lr: Positive = 0.1,
+    batch: BatchSize = 100,
+    steps: Count | None = None,
+    lr_decay: Decay = 1.0,
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+) -> Algorithm:
+    """SGD on the pooled data of all clients, the baseline for relative accuracy (McMahan 2017, Hsu 2020).
+
+    >>> centralised(lr=0.1, batch=64).pooled
+    True
+    """
+    base = fed_avg(
+        lr=lr,
+        fraction=1.0,
+        epochs=1,
+        batch=batch,
+        lr_decay=lr_decay,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        keep_momentum=True,
+    )
+    sample = base.sample if steps is None else draws(steps, batch)
+    return replace(base, name="centralised", sample=sample, pooled=True)

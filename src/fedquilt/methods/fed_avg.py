@@ -1,0 +1,57 @@
+"""Federated averaging: McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data (2017).
+
+Algorithm 1: each of m = max(C·K, 1) random clients takes E passes of SGD over its data in batches of B; the server
+averages the models with weights n_k / n over those who reported.
+"""
+
+from __future__ import annotations
+
+from fedquilt.arguments import BatchSize, Count, Decay, Fraction, Momentum, NonNegative, Positive
+from fedquilt.core.algorithm import Algorithm
+from fedquilt.core.exact import ExactMean
+from fedquilt.core.loss import Loss
+from fedquilt.core.schedule import Schedule
+from fedquilt.core.transform import chain
+from fedquilt.parts.descent import sgd
+from fedquilt.parts.losses import cross_entropy
+from fedquilt.parts.sampling import epochs as passes
+from fedquilt.parts.selection import uniform
+from fedquilt.parts.weights import by_examples
+from fedquilt.registry import methods
+
+
+@methods.register
+def fed_avg(
+    lr: Positive = 0.1,
+    fraction: Fraction = 0.1,
+    epochs: Count = 1,
+    batch: BatchSize = 10,
+    lr_decay: Decay = 1.0,
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+    reshuffle: bool = True,
+    keep_momentum: bool = False,
+) -> Algorithm:
+    """Average the models that clients train for E epochs (McMahan 2017).
+
+    - `fraction` is C: max(C·K, 1) clients take part in a round, C·K rounded to the nearest whole number, halves up.
+    - `epochs` is E and `batch` is B; `batch = inf` takes a client's whole data as one batch.
+    - `lr_decay` multiplies the rate after every round.
+    - `momentum` is the clients' own, started anew in every round unless `keep_momentum`. The paper has none.
+    - `reshuffle=False` passes over the same batches E times, as Algorithm 1 is printed.
+
+    >>> fed_avg(lr=0.05, fraction=0.2, epochs=5, batch=50).name
+    'fed_avg'
+    """
+    return Algorithm(
+        name="fed_avg",
+        select=uniform(fraction),
+        sample=passes(epochs, batch, reshuffle),
+        loss=Loss(cross_entropy),
+        local=sgd(Schedule(lr, lr_decay), momentum=momentum, weight_decay=weight_decay),
+        upload=chain(),
+        weigh=by_examples,
+        reduce=ExactMean,
+        server=sgd(1.0),
+        keep_local_state=keep_momentum and momentum > 0,
+    )

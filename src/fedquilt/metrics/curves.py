@@ -1,0 +1,77 @@
+"""Learning curves, and rounds to a target accuracy as McMahan 2017 (§3) counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+
+@dataclass(frozen=True)
+class History:
+    """The records of a run's rounds, in order.
+
+    >>> history = History([{"round": 1, "accuracy": 0.5}, {"round": 2, "accuracy": None}, {"round": 3, "accuracy": 0.7}])
+    >>> history.rounds, history.accuracy, history.best
+    ([1, 3], [0.5, 0.7], (3, 0.7))
+    """
+
+    records: list[dict[str, Any]]
+
+    def __len__(self) -> int:
+        """Count the rounds."""
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the records."""
+        return iter(self.records)
+
+    def _evaluated(self) -> list[dict[str, Any]]:
+        return [record for record in self.records if record.get("accuracy") is not None]
+
+    @property
+    def rounds(self) -> list[int]:
+        """The rounds after which the model was evaluated."""
+        return [record["round"] for record in self._evaluated()]
+
+    @property
+    def accuracy(self) -> list[float]:
+        """Test accuracy after those rounds."""
+        return [record["accuracy"] for record in self._evaluated()]
+
+    @property
+    def loss(self) -> list[float]:
+        """Test loss after those rounds."""
+        return [record["loss"] for record in self._evaluated()]
+
+    @property
+    def best(self) -> tuple[int, float] | None:
+        """The round of the best test accuracy, the first of equals, and that accuracy."""
+        pairs = list(zip(self.rounds, self.accuracy, strict=True))
+        return max(pairs, key=lambda pair: pair[1]) if pairs else None
+
+    def rounds_to(self, target: float) -> float | None:
+        """Return the rounds that a target accuracy took; see `rounds_to`."""
+        return rounds_to(self.rounds, self.accuracy, target)
+
+
+def rounds_to(rounds: Sequence[int], accuracies: Sequence[float], target: float) -> float | None:
+    """Return where the learning curve first crosses the target, or None if it never does.
+
+    McMahan 2017: each curve is made monotone by taking the best accuracy of all rounds so far, and the crossing is found
+    by linear interpolation between the points. A first point that is already there counts as its own round.
+
+    >>> rounds_to([1, 2, 3, 4], [0.5, 0.8, 0.7, 0.9], target=0.85)
+    3.5
+    >>> rounds_to([1, 2], [0.5, 0.6], target=0.85) is None
+    True
+    """
+    curve = list(accumulate(accuracies, max))
+    for place, value in enumerate(curve):
+        if value >= target:
+            if place == 0:
+                return float(rounds[0])
+            before, step = curve[place - 1], rounds[place] - rounds[place - 1]
+            return rounds[place - 1] + step * (target - before) / (value - before)
+    return None

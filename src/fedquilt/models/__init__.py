@@ -1,0 +1,10 @@
+"""Models: one file each, registered by name."""
+
+from fedquilt.models.char_lstm import char_lstm
+from fedquilt.models.cifar_cnn_hsu import cifar_cnn_hsu
+from fedquilt.models.cifar_cnn_mcmahan import cifar_cnn_mcmahan
+from fedquilt.models.mnist_2nn import mnist_2nn
+from fedquilt.models.mnist_cnn import mnist_cnn
+from fedquilt.models.softmax_regression import softmax_regression
+
+__all__ = ["char_lstm", "cifar_cnn_hsu", "cifar_cnn_mcmahan", "mnist_2nn", "mnist_cnn", "softmax_regression"]

@@ -1,0 +1,30 @@
+"""The MNIST 2NN: two hidden layers of 200 units.
+
+McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from fedquilt.arguments import Count
+from fedquilt.registry import models
+
+
+@models.register
+def mnist_2nn(inputs: Count = 784, hidden: Count = 200, classes: Count = 10) -> nn.Module:
+    """Return a perceptron with two hidden ReLU layers, 199,210 parameters by default (McMahan 2017).
+
+    >>> import torch
+    >>> model = mnist_2nn()
+    >>> model(torch.zeros(2, 1, 28, 28)).shape, sum(p.numel() for p in model.parameters())
+    (torch.Size([2, 10]), 199210)
+    """
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(inputs, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, classes),
+    )

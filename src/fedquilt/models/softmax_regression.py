@@ -1,0 +1,19 @@
+"""Softmax regression: one linear layer, the convex baseline."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from fedquilt.arguments import Count
+from fedquilt.registry import models
+
+
+@models.register
+def softmax_regression(inputs: Count = 784, classes: Count = 10) -> nn.Module:
+    """Return one linear layer on the flattened input.
+
+    >>> import torch
+    >>> softmax_regression(inputs=64)(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 10])
+    """
+    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes))

@@ -1,0 +1,140 @@
+"""Clients whose class distributions are drawn from a Dirichlet distribution.
+
+Hsu, Qi and Brown 2019, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification",
+section 3, and 2020, "Federated Visual Classification with Real-World Data Distribution", appendix B.1:
+
+- Client k draws q_k ~ Dir(α·p), where p is a distribution: with ten uniform classes, α = 1 means Dir(0.1, …, 0.1).
+- It then draws its examples' classes from q_k, without replacement over all clients.
+- Where a set S of classes has run out, it draws from q_k(y) / (1 − Σ_{s∈S} q_k(s)) for y ∉ S (2020, equation 5).
+
+How it is computed:
+
+- A client's counts are drawn at once, from the multinomial, and cut down to what is left of each class; what that
+  leaves open is drawn again by equation 5. This has the same law as drawing one example after another: drawing by
+  equation 5 is drawing from q_k and rejecting classes that have run out, and among m such draws a class with r examples
+  left accepts the first r and rejects the others, in whatever order they come.
+- q_k is kept as logarithms, since for small α nearly all of it underflows. Equation 5 would then be 0/0 for a client
+  whose whole visible mass lies on exhausted classes. In logarithms it stays exact, and amounts to a fresh draw from
+  Dir(α·p) over the classes that remain: renormalised parts of a Dirichlet vector are Dirichlet again.
+- log Gamma(a) = log Gamma(a + 1) + log(U)/a gives the logarithms. For α → 0 the terms log(U)/(α·p) decide alone: the
+  largest of them is class y with probability p(y), and among the classes that remain, with p renormalised over them.
+  This order is the case α = 0: one class at random from the prior and, when it runs out, another of those that remain.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedquilt.arguments import Count, Seed
+from fedquilt.core.rng import generator
+from fedquilt.errors import SpecError
+from fedquilt.partition.labels import Labels, require_one_each
+from fedquilt.partition.partition import Indices, Partition
+from fedquilt.partition.sizes import even_sizes
+from fedquilt.registry import partitions
+
+Concentration = Annotated[float, Field(ge=0)]
+"""0 is one class a client, `inf` the prior itself."""
+
+Floats = npt.NDArray[np.float64]
+
+# Below this, log(U)/(α·p) may leave the range of floating point; no draw can tell such an α from 0.
+_ZERO = 1e-250
+
+_BLOCK = 256
+
+
+@partitions.register
+def dirichlet(
+    labels: Labels,
+    clients: Count,
+    alpha: Concentration,
+    *,
+    prior: Literal["uniform", "empirical"] = "uniform",
+    examples: Count | None = None,
+    seed: Seed = 0,
+) -> Partition:
+    """Draw each client's class distribution from Dir(α·p) and its examples without replacement (Hsu 2019, 2020).
+
+    `prior` is p: uniform over the classes that occur (Hsu 2019), or their frequencies. Each client holds `examples`,
+    and what is left over belongs to nobody; without `examples`, every example belongs to one client and sizes differ
+    by at most one. Clients draw in order, so that it is the last ones for whom classes have run out.
+
+    >>> labels = np.repeat(np.arange(10), 100)
+    >>> held = dirichlet(labels, clients=10, alpha=0.0)
+    >>> held.class_counts(labels, classes=10).max(axis=1).tolist()
+    [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
+    """
+    sizes = _sizes(labels, clients, examples)
+    _, kinds, available = np.unique(labels, return_inverse=True, return_counts=True)
+    p = available / len(labels) if prior == "empirical" else np.full(len(available), 1 / len(available))
+    rng = generator(seed, "partition dirichlet")
+    # Shuffled, then sorted by class: the next example of a class is one at random.
+    shuffled = rng.permutation(len(labels))
+    pool = shuffled[np.argsort(kinds[shuffled], kind="stable")]
+    drawn = _draw_classes(sizes, available, p, alpha, rng)
+    return Partition.by_sizes(_take(pool, available, drawn), sizes)
+
+
+def _sizes(labels: npt.NDArray[np.integer], clients: int, examples: int | None) -> Indices:
+    require_one_each(labels, clients)
+    if examples is None:
+        return even_sizes(len(labels), clients)
+    if clients * examples > len(labels):
+        raise SpecError(
+            f"examples: {clients} clients × {examples} examples = {clients * examples}, but there are {len(labels)}; "
+            f"at most {len(labels) // clients} a client"
+        )
+    return np.full(clients, examples, dtype=np.int64)
+
+
+def _draw_classes(sizes: Indices, available: Indices, p: Floats, alpha: float, rng: np.random.Generator) -> Indices:
+    """Draw the class of every place, client after client."""
+    left = available.copy()
+    counts = []
+    for start in range(0, len(sizes), _BLOCK):
+        block = sizes[start : start + _BLOCK]
+        # Logarithms of q, a block of clients at a time: quick, and small in memory for thousands of classes.
+        for log_q, size in zip(_log_q(len(block), p, alpha, rng), block, strict=True):
+            counts.append(_draw_counts(int(size), log_q, left, rng))
+    held = np.concatenate(counts)
+    return np.repeat(held[:, 0], held[:, 1])
+
+
+def _log_q(clients: int, p: Floats, alpha: float, rng: np.random.Generator) -> Floats:
+    """Draw log q of several clients, up to a constant each."""
+    if alpha == np.inf:
+        return np.broadcast_to(np.log(p), (clients, len(p)))
+    race = -rng.standard_exponential((clients, len(p))) / p
+    if alpha < _ZERO:
+        return race / _ZERO
+    return np.log(rng.standard_gamma(1 + alpha * p, race.shape)) + race / alpha
+
+
+def _draw_counts(size: int, log_q: Floats, left: Indices, rng: np.random.Generator) -> Indices:
+    """Draw one client's pairs of class and count, and take them away from what is left."""
+    taken = np.zeros_like(left)
+    while size:
+        remaining = np.where(left > 0, log_q, -np.inf)
+        q = np.exp(remaining - remaining.max())
+        drawn = np.minimum(rng.multinomial(size, q / q.sum()), left)
+        taken += drawn
+        left -= drawn
+        size -= int(drawn.sum())
+    classes = np.flatnonzero(taken)
+    return np.stack([classes, taken[classes]], axis=1)
+
+
+def _take(pool: Indices, available: Indices, drawn: Indices) -> Indices:
+    """Fill every place with the next example of its class."""
+    used = np.bincount(drawn, minlength=len(available))
+    starts = np.cumsum(available) - available
+    first = np.cumsum(used) - used
+    next_examples = pool[np.arange(len(drawn)) + np.repeat(starts - first, used)]
+    indices = np.empty(len(drawn), dtype=np.int64)
+    indices[np.argsort(drawn, kind="stable")] = next_examples
+    return indices

@@ -1,0 +1,29 @@
+"""The IID partition: "the data is shuffled, and then partitioned".
+
+McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3.
+"""
+
+from __future__ import annotations
+
+from fedquilt.arguments import Count, Seed
+from fedquilt.core.rng import generator
+from fedquilt.partition.labels import Labels, require_one_each
+from fedquilt.partition.partition import Partition
+from fedquilt.partition.sizes import even_sizes
+from fedquilt.registry import partitions
+
+
+@partitions.register
+def iid(labels: Labels, clients: Count, seed: Seed = 0) -> Partition:
+    """Shuffle the data and deal it out evenly (McMahan 2017).
+
+    Every example belongs to one client; sizes differ by at most one.
+
+    >>> import numpy as np
+    >>> held = iid(np.zeros(10, dtype=np.int64), clients=3)
+    >>> held.sizes.tolist(), sorted(held.indices.tolist())
+    ([4, 3, 3], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    """
+    require_one_each(labels, clients)
+    order = generator(seed, "partition iid").permutation(len(labels))
+    return Partition.by_sizes(order, even_sizes(len(labels), clients))

@@ -1,0 +1,46 @@
+"""The pathological non-IID partition: sort by label, cut into shards, deal each client some of them.
+
+McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3.
+Within a label the examples keep the data set's order, because the paper only sorts. The shards are therefore the same
+for every seed, and the seed decides who gets which.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedquilt.arguments import Count, Seed
+from fedquilt.core.rng import generator
+from fedquilt.errors import SpecError
+from fedquilt.partition.labels import Labels
+from fedquilt.partition.partition import Partition
+from fedquilt.partition.sizes import even_sizes
+from fedquilt.registry import partitions
+
+
+@partitions.register
+def shards(labels: Labels, clients: Count, shards: Count = 2, seed: Seed = 0) -> Partition:
+    """Sort by label, cut into even shards, and deal each client some at random (McMahan 2017).
+
+    Every example belongs to one client; the sizes of shards differ by at most one.
+
+    >>> labels = np.array([1, 0, 1, 0, 2, 2, 3, 3])
+    >>> held = shards(labels, clients=2)
+    >>> sorted(labels[held.client(0)].tolist() + labels[held.client(1)].tolist()), held.sizes.tolist()
+    ([0, 0, 1, 1, 2, 2, 3, 3], [4, 4])
+    """
+    count = clients * shards
+    if count > len(labels):
+        raise SpecError(
+            f"shards: {clients} clients × {shards} shards = {count} shards cannot be cut from {len(labels)} examples; "
+            f"at most {len(labels)} shards in all"
+        )
+    by_label = np.argsort(labels, kind="stable")
+    sizes = even_sizes(len(labels), count)
+    starts = np.cumsum(sizes) - sizes
+    dealt = generator(seed, "partition shards").permutation(count)
+    # Position i of the result lies `i - first[s]` places into its shard s.
+    dealt_sizes = sizes[dealt]
+    first = np.cumsum(dealt_sizes) - dealt_sizes
+    places = np.arange(len(labels)) + np.repeat(starts[dealt] - first, dealt_sizes)
+    return Partition.by_sizes(by_label[places], dealt_sizes.reshape(clients, shards).sum(axis=1))
