@@ -122,7 +122,9 @@ def _key(field: str) -> str:
 def _problems(error: ValidationError, fields: list[str]) -> list[Problem]:
     problems: dict[str, str] = {}
     for detail in error.errors():
-        key = ".".join([_key(str(detail["loc"][0])), *(str(part) for part in detail["loc"][1:] if isinstance(part, int))])
+        key = ".".join(
+            [_key(str(detail["loc"][0])), *(str(part) for part in detail["loc"][1:] if isinstance(part, int))]
+        )
         problems.setdefault(key, _plain(detail, key, [_key(field) for field in fields]))
     return [Problem(key, message) for key, message in problems.items()]
 

@@ -22,7 +22,7 @@ from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.experiment.report import HEADER
 from fedquilt.experiment.run import Run
 from fedquilt.experiment.template import TEMPLATE
-from fedquilt.progress import Live, Lines, clock, percent, watcher
+from fedquilt.progress import Lines, Live, clock, percent, watcher
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
 

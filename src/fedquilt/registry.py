@@ -41,7 +41,7 @@ class Registry:
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             bound = inspect.signature(function).bind(*args, **kwargs)
             arguments = check(function, bound.arguments)
-            return function(**arguments)  # type: ignore[call-arg,arg-type]
+            return function(**arguments)  # type: ignore[call-arg]
 
         self._functions[function.__name__] = checked
         return checked

@@ -134,7 +134,7 @@ def _ready(data: ClientData, batches: Batches, rng: np.random.Generator) -> Iter
         elif data.data.prepare is not None:
             x = data.data.prepare(x)
         sizes = np.diff(cuts[first : last + 1]).tolist()
-        yield from map(Batch, x.split(sizes), y.split(sizes))
+        yield from map(Batch, torch.split(x, sizes), torch.split(y, sizes))
         first = last
 
 

@@ -35,9 +35,7 @@ class Federation:
     seed: int
 
     @classmethod
-    def of(
-        cls, module: nn.Module, data: Data, partition: Partition, algorithm: Algorithm, seed: int
-    ) -> Federation:
+    def of(cls, module: nn.Module, data: Data, partition: Partition, algorithm: Algorithm, seed: int) -> Federation:
         """Put a federation together. The module is copied: the caller's own is never changed."""
         held = partition.pooled() if algorithm.pooled else partition
         if len(held.indices) and int(held.indices.max()) >= len(data.train):
@@ -68,7 +66,9 @@ class Federation:
                     f"{self.data.classes} classes): {type(error).__name__}: {error}"
                 ) from error
 
-    def run_client(self, model: ModelState, round_: int, client: int, slot: int, kept: State | None) -> ClientUpdate | Fault:
+    def run_client(
+        self, model: ModelState, round_: int, client: int, slot: int, kept: State | None
+    ) -> ClientUpdate | Fault:
         """Run one client's update; whatever goes wrong in it becomes a fault of that client."""
         context = Context(self.bench, model, self.seed, round_, client, slot, kept)
         data = ClientData(self.data, self.data.train, self.partition.client(client))

@@ -16,18 +16,18 @@ ENVIRONMENT = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR", "OMP_NUM
 def pinned() -> Iterator[None]:
     """Compute with one thread, in float32, at full precision; restore what was set before."""
     threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
-    precision, flags = torch.get_float32_matmul_precision(), torch.backends.mkldnn.enabled
+    precision, mkldnn = torch.get_float32_matmul_precision(), bool(torch.backends.mkldnn.enabled)
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float32)
     torch.set_float32_matmul_precision("highest")
-    torch.backends.mkldnn.enabled = True
+    torch.backends.mkldnn.enabled = True  # type: ignore[assignment]
     try:
         yield
     finally:
         torch.set_num_threads(threads)
         torch.set_default_dtype(dtype)
         torch.set_float32_matmul_precision(precision)
-        torch.backends.mkldnn.enabled = flags
+        torch.backends.mkldnn.enabled = mkldnn  # type: ignore[assignment]
 
 
 def variables() -> dict[str, str]:

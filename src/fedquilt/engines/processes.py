@@ -156,7 +156,9 @@ class ProcessSession:
         layout, forked = self.federation.layout, self.start == "fork"
         desk = Desk(self._model, (shared_model(layout, forked), shared_model(layout, forked)))
         ours, theirs = context.Pipe()
-        process = context.Process(target=work, args=(self.federation, desk, theirs), daemon=True)
+        process = context.Process(  # type: ignore[attr-defined]
+            target=work, args=(self.federation, desk, theirs), daemon=True
+        )
         process.start()
         theirs.close()
         return _Worker(process, ours, desk)
@@ -167,7 +169,9 @@ class ProcessSession:
         for worker in self._workers:
             self._give(worker, queue)
         while any(worker.task for worker in self._workers):
-            ready = wait([w.pipe for w in self._workers if w.task] + [w.process.sentinel for w in self._workers if w.task])
+            ready = wait(
+                [w.pipe for w in self._workers if w.task] + [w.process.sentinel for w in self._workers if w.task]
+            )
             for place, worker in enumerate(self._workers):
                 if worker.task is None or not (worker.pipe in ready or worker.process.sentinel in ready):
                     continue

@@ -29,5 +29,7 @@ def write(target: ModelState, source: ModelState) -> None:
 
 def _shared(size: int, dtype: torch.dtype, forked: bool) -> Tensor:
     if size == 0 or not forked:
-        return torch.zeros(size, dtype=dtype).share_memory_()
+        tensor = torch.zeros(size, dtype=dtype)
+        tensor.share_memory_()  # type: ignore[no-untyped-call]
+        return tensor
     return torch.frombuffer(mmap.mmap(-1, size * dtype.itemsize), dtype=dtype)

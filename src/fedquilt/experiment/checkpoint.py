@@ -71,5 +71,5 @@ def _digest(tensors: Tensors, metadata: dict[str, str]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
         sha.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        sha.update(tensor.view(-1).view(torch.uint8).numpy() if tensor.numel() else b"")
+        sha.update(tensor.view(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
     return sha.hexdigest()

@@ -1,10 +1,10 @@
 """A run folder: resolved spec, environment, metrics, checkpoints.
 
-    spec.toml            the spec with every default filled in
-    environment.json     what it was run with
-    metrics.jsonl        one line a round
-    checkpoints/         the two newest states
-    *.png                plots, once the run has ended
+spec.toml            the spec with every default filled in
+environment.json     what it was run with
+metrics.jsonl        one line a round
+checkpoints/         the two newest states
+*.png                plots, once the run has ended
 """
 
 from __future__ import annotations

@@ -60,7 +60,9 @@ def draw_clients(path: Path, counts: npt.NDArray[np.int64]) -> None:
     from matplotlib import colormaps
 
     classes = counts.shape[1]
-    palette = colormaps["tab10"].colors if classes <= 10 else colormaps["turbo"](np.linspace(0.05, 0.95, classes))
+    palette = (
+        colormaps["tab10"](np.arange(10)) if classes <= 10 else colormaps["turbo"](np.linspace(0.05, 0.95, classes))
+    )
     places, below = np.arange(len(counts)), np.zeros(len(counts))
     for label in range(classes):
         share = 100 * shares[order, label]
@@ -68,7 +70,9 @@ def draw_clients(path: Path, counts: npt.NDArray[np.int64]) -> None:
         below += share
     lower.bar(places, sizes[order], width=0.9, color="0.45")
     upper.set(ylabel="share of classes (%)", ylim=(0, 100), xlim=(-0.5, len(counts) - 0.5), xticks=[])
-    lower.set(ylabel="examples", xlabel="clients, sorted by their largest class", xlim=(-0.5, len(counts) - 0.5), xticks=[])
+    lower.set(
+        ylabel="examples", xlabel="clients, sorted by their largest class", xlim=(-0.5, len(counts) - 0.5), xticks=[]
+    )
     if classes <= 10:
         upper.legend(title="class", frameon=False, fontsize=8, bbox_to_anchor=(1.0, 1.02), loc="upper left")
     for axes in (upper, lower):

@@ -32,7 +32,7 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
     histories = {folder.path.name: folder.history() for folder in folders}
     best = max((history.best[1] for history in histories.values() if history.best), default=0.0)
     goal = target if target is not None else round(0.95 * best, 3)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for about, (name, history) in zip(summaries, histories.items(), strict=True):
         spec, crossed = about["spec"], history.rounds_to(goal)
         rows.append(
@@ -67,4 +67,6 @@ def _percent(value: float | None) -> str:
 def _markdown(rows: Sequence[tuple[str, ...]], goal: float) -> str:
     lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(["# Comparison of runs", "", *lines, "", f"Target accuracy: {_percent(goal)}.", "", "![](curves.png)", ""])
+    return "\n".join(
+        ["# Comparison of runs", "", *lines, "", f"Target accuracy: {_percent(goal)}.", "", "![](curves.png)", ""]
+    )

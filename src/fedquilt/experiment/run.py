@@ -78,9 +78,7 @@ def read_spec(folder: RunFolder) -> Spec:
     return check_spec(tables, source=str(folder.spec))
 
 
-def _finished(
-    folder: RunFolder, federation: Federation, engine: Engine, spec: Spec, watcher: Watcher | None
-) -> Run:
+def _finished(folder: RunFolder, federation: Federation, engine: Engine, spec: Spec, watcher: Watcher | None) -> Run:
     result = execute(federation, engine, spec.options, folder, watcher)
     if result.history.records:
         draw_run(folder.path, result.history, federation)

@@ -90,7 +90,9 @@ class Spec:
     def resolved(self) -> Table:
         """Return the spec with every default filled in, as it is written into the run folder."""
         tables = {name: {"name": part.name, **part.arguments} for name, part in self.parts.items()}
-        return {name: _without_none(table) for name, table in {"run": asdict(self.options), **tables, **self.free}.items()}
+        return {
+            name: _without_none(table) for name, table in {"run": asdict(self.options), **tables, **self.free}.items()
+        }
 
     def to_toml(self) -> str:
         """Write the resolved spec."""

@@ -74,16 +74,16 @@ def sweep(
         if interrupted:
             break
         interrupted = _run_point(folder / name, tables, announce, name, number, len(grid))
-    points = [_point(folder / name, name, values, target) for (name, _), values in zip(grid, _values(checked), strict=True)]
+    points = [
+        _point(folder / name, name, values, target) for (name, _), values in zip(grid, _values(checked), strict=True)
+    ]
     published = {key: value for key, value in checked.free.get("published", {}).items() if key != "target"}
     done = Sweep(points, target, published, folder / "results.json", interrupted)
     _write(done)
     return done
 
 
-def _run_point(
-    folder: Path, tables: Table, announce: Announce | None, name: str, number: int, total: int
-) -> bool:
+def _run_point(folder: Path, tables: Table, announce: Announce | None, name: str, number: int, total: int) -> bool:
     exists = RunFolder(folder).spec.exists()
     if exists and quiet_summary(folder)["state"] == "finished":
         return False

@@ -1,6 +1,7 @@
-"""Federated averaging with server momentum: Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution
-for Federated Visual Classification (2019), §4.2, and Federated Visual Classification with Real-World Data Distribution
-(2020), §5.
+"""Federated averaging with server momentum (FedAvgM).
+
+Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification (2019),
+§4.2; and, by the same authors, Federated Visual Classification with Real-World Data Distribution (2020), §5.
 
 v ← βv + Δ and w ← w + γv, with Δ the averaged update: no (1 − β) damping, and buffers of normalisation layers are not
 touched. The 2019 paper runs Nesterov's form with γ = 1; the 2020 paper plain momentum with a server rate γ.

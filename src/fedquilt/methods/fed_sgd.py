@@ -23,7 +23,5 @@ def fed_sgd(
     >>> fed_sgd(lr=0.5).name
     'fed_sgd'
     """
-    base = fed_avg(
-        lr=lr, fraction=fraction, epochs=1, batch=float("inf"), lr_decay=lr_decay, weight_decay=weight_decay
-    )
+    base = fed_avg(lr=lr, fraction=fraction, epochs=1, batch=float("inf"), lr_decay=lr_decay, weight_decay=weight_decay)
     return replace(base, name="fed_sgd")

@@ -62,7 +62,7 @@ def rounds_to(rounds: Sequence[int], accuracies: Sequence[float], target: float)
     McMahan 2017: each curve is made monotone by taking the best accuracy of all rounds so far, and the crossing is found
     by linear interpolation between the points. A first point that is already there counts as its own round.
 
-    >>> rounds_to([1, 2, 3, 4], [0.5, 0.8, 0.7, 0.9], target=0.85)
+    >>> rounds_to([1, 2, 3, 4], [0.25, 0.5, 0.4, 1.0], target=0.75)
     3.5
     >>> rounds_to([1, 2], [0.5, 0.6], target=0.85) is None
     True

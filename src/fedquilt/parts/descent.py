@@ -15,9 +15,7 @@ from fedquilt.core.schedule import Schedule
 from fedquilt.core.transform import At, State, Transform, chain, stateless
 
 
-def sgd(
-    lr: float | Schedule, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0
-) -> Transform:
+def sgd(lr: float | Schedule, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> Transform:
     """Return gradient descent; a coefficient of zero leaves its part out.
 
     >>> sgd(0.1).rates
@@ -67,9 +65,7 @@ def _zeros(params: Tensors) -> State:
     return {name: value.new_zeros(value.shape) for name, value in params.items()}
 
 
-def _accumulate(
-    momentum: float, nesterov: bool, direction: Tensors, state: State, at: At
-) -> tuple[Tensors, State]:
+def _accumulate(momentum: float, nesterov: bool, direction: Tensors, state: State, at: At) -> tuple[Tensors, State]:
     velocity = {name: state[name] * momentum + g for name, g in direction.items()}  # type: ignore[operator]
     if nesterov:
         return {name: g.add(velocity[name], alpha=momentum) for name, g in direction.items()}, dict(velocity)

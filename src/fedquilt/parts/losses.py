@@ -19,7 +19,5 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | No
     """
     if targets.dim() == 1:
         return functional.cross_entropy(outputs, targets, reduction="none"), None
-    flat = functional.cross_entropy(
-        outputs.flatten(0, -2), targets.flatten(), reduction="none", ignore_index=IGNORED
-    )
+    flat = functional.cross_entropy(outputs.flatten(0, -2), targets.flatten(), reduction="none", ignore_index=IGNORED)
     return flat.view(targets.shape), (targets != IGNORED).to(flat.dtype)
