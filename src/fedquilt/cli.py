@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 import fedquilt
 from fedquilt import registry
@@ -165,11 +165,11 @@ def report(
 ) -> None:
     """Compare runs in a table and a plot."""
     done = fedquilt.report(runs, folder, target)
-    heads = [*HEADER]
-    heads[heads.index("rounds to target")] = f"rounds to {percent(done.target)}"
-    table = Table(*heads)
+    shown = [HEADER.index(name) for name in ("run", "last accuracy", "mean of last 10", "best accuracy")]
+    crossed = f"rounds to {percent(done.target)}"
+    table = Table(Column("run", no_wrap=True), "last", "mean of last 10", "best", crossed)
     for row in done.rows:
-        table.add_row(*row)
+        table.add_row(*(row[place] for place in shown), row[HEADER.index("rounds to target")])
     out.print(table)
     for file in done.files:
         out.print(f"Wrote {file}", highlight=False, soft_wrap=True)

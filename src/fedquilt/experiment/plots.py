@@ -66,7 +66,16 @@ def draw_clients(path: Path, counts: npt.NDArray[np.int64]) -> None:
     places, below = np.arange(len(counts)), np.zeros(len(counts))
     for label in range(classes):
         share = 100 * shares[order, label]
-        upper.bar(places, share, bottom=below, width=1.0, color=palette[label], label=str(label))
+        upper.bar(
+            places,
+            share,
+            bottom=below,
+            width=1.0,
+            color=palette[label],
+            label=str(label),
+            edgecolor="white",
+            linewidth=0.2,
+        )
         below += share
     lower.bar(places, sizes[order], width=0.9, color="0.45")
     upper.set(ylabel="share of classes (%)", ylim=(0, 100), xlim=(-0.5, len(counts) - 0.5), xticks=[])

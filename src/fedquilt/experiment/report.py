@@ -10,7 +10,17 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_curves
 from fedquilt.experiment.summary import quiet_summary
 
-HEADER = ("run", "method", "partition", "rounds", "final accuracy", "best accuracy", "rounds to target", "MB sent")
+HEADER = (
+    "run",
+    "method",
+    "partition",
+    "rounds",
+    "last accuracy",
+    "mean of last 10",
+    "best accuracy",
+    "rounds to target",
+    "MB sent",
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,7 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
                 _partition(spec.get("partition", {})),
                 str(about["round"]),
                 _percent(about["accuracy"]),
+                _percent(_mean(history.accuracy[-10:])),
                 _percent(about["best"]["accuracy"] if about["best"] else None),
                 "not reached" if crossed is None else f"{crossed:.1f}",
                 f"{(about['bytes_down'] + about['bytes_up']) / 1e6:.1f}",
@@ -58,6 +69,10 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
 def _partition(table: dict[str, object]) -> str:
     details = [f"{key}={table[key]}" for key in ("alpha", "shards") if key in table]
     return " ".join([str(table.get("name", "own")), *details])
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 def _percent(value: float | None) -> str:

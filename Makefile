@@ -1,0 +1,41 @@
+# `make demo` and `make test` set up .venv by themselves.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO := runs/demo
+
+.PHONY: demo test lint setup clean
+
+setup: $(STAMP)
+
+# The stamp is written last, so that an installation that was interrupted is done again.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "fedquilt needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "Python's venv module is missing; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@test -x $(BIN)/pip || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); }
+	@echo "Installing fedquilt into $(VENV) (PyTorch is large: this takes a minute or more, once) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup
+	@rm -rf $(DEMO)
+	@$(BIN)/fedquilt run experiments/demo/fedavg-identical.toml --out $(DEMO)/fedavg-identical
+	@$(BIN)/fedquilt run experiments/demo/fedavg-skewed.toml --out $(DEMO)/fedavg-skewed
+	@$(BIN)/fedquilt run experiments/demo/fedavgm-skewed.toml --out $(DEMO)/fedavgm-skewed
+	@$(BIN)/fedquilt report $(DEMO)/fedavg-identical $(DEMO)/fedavg-skewed $(DEMO)/fedavgm-skewed --out $(DEMO)/report
+	@echo "Who holds which digit: $(DEMO)/fedavg-skewed/clients.png"
+
+test: setup
+	@$(BIN)/python -m pytest
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) runs
