@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
-from torch import nn
 from torch.func import functional_call
 
 from fedquilt.core.loss import Loss
-from fedquilt.core.params import Layout, ModelState
+from fedquilt.core.params import ModelState
+from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data, Split
 
 CHUNK = 1000
@@ -44,14 +44,13 @@ def chunks(examples: int) -> list[tuple[int, int]]:
 
 @torch.no_grad()
 def evaluate_chunk(
-    module: nn.Module, layout: Layout, loss: Loss, model: ModelState, data: Data, split: Split, rows: tuple[int, int]
+    bench: Workbench, loss: Loss, model: ModelState, data: Data, split: Split, rows: tuple[int, int]
 ) -> Counted:
     """Evaluate a model on some rows of a split, in evaluation mode."""
     x, y = split.x[slice(*rows)], split.y[slice(*rows)]
     if data.prepare is not None:
         x = data.prepare(x)
-    tensors = layout.parameters_of(model.vector) | layout.buffers_of(model)
-    outputs = functional_call(module.eval(), tensors, (x,))
+    outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))
     losses, counted = loss.criterion(outputs, y)
     right = outputs.argmax(dim=-1) == y
     if counted is None:

@@ -86,6 +86,4 @@ class Federation:
     def evaluate(self, model: ModelState, split: SplitName, rows: tuple[int, int]) -> Counted:
         """Evaluate a model on some rows of a split."""
         with torch.inference_mode():
-            return evaluate_chunk(
-                self.bench.module, self.layout, self.algorithm.loss, model, self.data, self.split(split), rows
-            )
+            return evaluate_chunk(self.bench, self.algorithm.loss, model, self.data, self.split(split), rows)

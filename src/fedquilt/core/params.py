@@ -8,7 +8,6 @@ module, and are not transmitted.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -111,22 +110,6 @@ class Layout:
         floating = {e.name: state.buffers[e.offset : e.offset + e.size].view(e.shape).to(e.dtype) for e in self.buffers}
         whole = {e.name: state.counters[e.offset : e.offset + e.size].view(e.shape).to(e.dtype) for e in self.counters}
         return {name: tensor.clone() for name, tensor in (floating | whole).items()}
-
-    def fill(self, module: nn.Module, state: ModelState) -> nn.Module:
-        """Return a copy of the module that holds the state's values.
-
-        >>> module = nn.Linear(2, 1)
-        >>> layout = Layout.of(module)
-        >>> same = layout.fill(module, layout.read(module))
-        >>> bool((same.weight == module.weight).all()), same is module
-        (True, False)
-        """
-        filled = copy.deepcopy(module)
-        tensors: Tensors = dict(filled.named_parameters()) | dict(filled.named_buffers())
-        with torch.no_grad():
-            for name, value in (self.parameters_of(state.vector) | self.buffers_of(state)).items():
-                tensors[name].copy_(value)
-        return filled
 
     def digest(self, state: ModelState) -> str:
         """Return the SHA-256 of a state: names, shapes and bytes.

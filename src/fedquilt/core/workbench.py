@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import nn
 
@@ -27,16 +29,30 @@ class Workbench:
         # Buffers that a module does not save are not part of the model, but a forward pass may still change them.
         self._unsaved = {name: buffer.clone() for name, buffer in module.named_buffers() if name not in carried}
 
+    def tensors(self, state: ModelState) -> Tensors:
+        """Return everything that a forward pass may read or change, by name."""
+        unsaved = {name: buffer.clone() for name, buffer in self._unsaved.items()}
+        return self.layout.parameters_of(state.vector) | self.layout.buffers_of(state) | unsaved
+
     def load(self, state: ModelState) -> tuple[Tensors, Tensors]:
         """Put a state's values into the module, and return its parameters and buffers by name."""
-        params: Tensors = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
-        buffers: Tensors = dict(self.module.named_buffers())
-        values = self.layout.parameters_of(state.vector) | self.layout.buffers_of(state) | self._unsaved
-        with torch.no_grad():
-            for name, tensor in (params | buffers).items():
-                tensor.copy_(values[name])
-        return params, buffers
+        return self._fill(self.module, state)
 
     def read(self) -> ModelState:
         """Copy the module's values out."""
         return self.layout.read(self.module)
+
+    def finished(self, state: ModelState) -> nn.Module:
+        """Return a module of its own with a state's values, in evaluation mode."""
+        module = copy.deepcopy(self.module)
+        self._fill(module, state)
+        return module.eval()
+
+    def _fill(self, module: nn.Module, state: ModelState) -> tuple[Tensors, Tensors]:
+        params: Tensors = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        buffers: Tensors = dict(module.named_buffers())
+        values = self.tensors(state)
+        with torch.no_grad():
+            for name, tensor in (params | buffers).items():
+                tensor.copy_(values[name])
+        return params, buffers

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from fedquilt.arguments import check
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.driver import Record, rounds
 from fedquilt.core.engine import Engine
@@ -63,6 +64,7 @@ def train(
     eval_every: int = 1,
     train_loss: bool = False,
     stop_at: float | None = None,
+    checkpoint_seconds: float = 10.0,
     out: str | Path | None = None,
     watcher: Watcher | None = None,
 ) -> Result:
@@ -82,7 +84,15 @@ def train(
     >>> len(result.history), result.history.accuracy[-1] > 0.8
     (5, True)
     """
-    options = Options(rounds, seed, eval_every, train_loss, stop_at)
+    asked = {
+        "rounds": rounds,
+        "seed": seed,
+        "eval_every": eval_every,
+        "train_loss": train_loss,
+        "stop_at": stop_at,
+        "checkpoint_seconds": checkpoint_seconds,
+    }
+    options = Options(**check(Options, asked))
     federation = Federation.of(model, data, partition, method, seed)
     chosen = engine or processes()
     if out is None:
@@ -173,9 +183,8 @@ def _restored(
 
 
 def _result(federation: Federation, history: History, state: ServerState, interrupted: bool) -> Result:
-    layout = federation.layout
-    trained = layout.fill(federation.bench.module, state.model).eval()
-    return Result(history, trained, state.model, layout.digest(state.model), interrupted)
+    trained = federation.bench.finished(state.model)
+    return Result(history, trained, state.model, federation.layout.digest(state.model), interrupted)
 
 
 class _Keeper:

@@ -1,0 +1,126 @@
+"""Kills a run again and again with `kill -9`, resumes it each time, and compares it with an undisturbed one.
+
+    python bench/kills.py                 # 100 kills of the whole process tree
+    python bench/kills.py --kills 5
+
+Each kill falls at a random moment after the process has started: while Python imports, while data load, in the middle of
+a round, while a checkpoint is written. The final digest and metrics.jsonl (times aside) must equal the undisturbed run's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SPEC = """
+[run]
+rounds = {rounds}
+seed = 3
+checkpoint_seconds = 0
+
+[data]
+name = "digits"
+
+[partition]
+name = "dirichlet"
+clients = 40
+alpha = 0.5
+
+[model]
+name = "mnist_2nn"
+inputs = 64
+
+[method]
+name = "fed_avg_m"
+fraction = 0.25
+epochs = 5
+momentum = 0.5
+keep_momentum = true
+
+[engine]
+name = "processes"
+workers = 2
+"""
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "fedquilt", *words]
+
+
+def start(*words: str) -> subprocess.Popen[bytes]:
+    # A session of its own: one signal then reaches the process and all of its workers.
+    return subprocess.Popen(command(*words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def shown(folder: Path) -> dict[str, object]:
+    answer = subprocess.run(command("show", str(folder), "--json"), capture_output=True, text=True, check=True)
+    return json.loads(answer.stdout)
+
+
+def timeless(folder: Path) -> list[dict[str, object]]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
+
+
+def kill_until_done(spec: Path, folder: Path, kills: int, rng: random.Random, longest: float) -> tuple[int, int]:
+    """Return how often the run was killed, and how often that was while rounds were being run."""
+    done = inside = 0
+    while True:
+        begun = (folder / "spec.toml").exists()
+        process = start("resume", str(folder)) if begun else start("run", str(spec), "--out", str(folder))
+        if done >= kills:
+            _, errors = process.communicate()
+            if process.returncode != 0:
+                raise SystemExit(f"the last resume failed ({process.returncode}): {errors.decode()}")
+            return done, inside
+        try:
+            process.wait(timeout=rng.uniform(0, longest))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            done += 1
+            lines = folder / "metrics.jsonl"
+            inside += lines.exists() and len(lines.read_text().splitlines()) > 0
+            continue
+        _, errors = process.communicate()
+        if process.returncode != 0:
+            raise SystemExit(f"a resume failed ({process.returncode}): {errors.decode()}")
+        return done, inside
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=0, help="rounds of the run (default: ten a kill)")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    rng = random.Random(arguments.seed)
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        spec = home / "killed.toml"
+        spec.write_text(SPEC.format(rounds=arguments.rounds or 10 * arguments.kills))
+        begun = time.monotonic()
+        subprocess.run(command("run", str(spec), "--out", str(home / "whole")), check=True, stdout=subprocess.DEVNULL)
+        took = time.monotonic() - begun
+        print(f"undisturbed: {took:.1f} s", flush=True)
+        # Start-up takes a few seconds; what lies behind it leaves room for some rounds before the next kill.
+        longest = 3.0 + max(2.5, 2 * took / arguments.kills)
+        done, inside = kill_until_done(spec, home / "killed", arguments.kills, rng, longest)
+        whole, killed = shown(home / "whole"), shown(home / "killed")
+        same = whole["digest"] == killed["digest"] and timeless(home / "whole") == timeless(home / "killed")
+        print(f"{done} kills, {inside} of them after the first round; state {killed['state']}")
+        print(f"digest {killed['digest']} {'is' if same else 'IS NOT'} that of the undisturbed run, metrics included")
+        if not same:
+            raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

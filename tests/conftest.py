@@ -1,0 +1,51 @@
+"""Small federations that many tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedquilt
+from fedquilt.core.algorithm import Algorithm
+from fedquilt.core.federation import Federation
+from fedquilt.data.data import Data
+from fedquilt.partition.partition import Partition
+
+
+@pytest.fixture(scope="session")
+def blobs() -> Data:
+    """Three noisy clusters in eight dimensions: 240 examples to train on, 90 to test."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(scale=2.0, size=(3, 8))
+    y = np.arange(330) % 3
+    x = (centres[y] + rng.normal(size=(330, 8))).astype(np.float32)
+    return fedquilt.arrays(x[:240], y[:240], x[240:], y[240:], name="blobs")
+
+
+@pytest.fixture(scope="session")
+def unbalanced(blobs: Data) -> Partition:
+    """Six clients of very different sizes, sorted by class within them."""
+    order = np.argsort(blobs.train.y.numpy(), kind="stable")
+    return Partition.by_sizes(order, np.array([5, 100, 17, 60, 38, 20]))
+
+
+@pytest.fixture
+def smooth() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3))
+
+
+@pytest.fixture
+def federate(blobs: Data, unbalanced: Partition, smooth: nn.Module) -> Callable[..., Federation]:
+    """Make a federation on the small data; any part can be given."""
+
+    def make(
+        algorithm: Algorithm, module: nn.Module | None = None, data: Data | None = None, seed: int = 1
+    ) -> Federation:
+        return Federation.of(module or smooth, data or blobs, unbalanced, algorithm, seed)
+
+    return make

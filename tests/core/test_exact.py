@@ -1,0 +1,64 @@
+"""Sums over clients: exact, the same in every order, and never silently wrong."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedquilt.core.exact import LARGEST, ExactMean
+from fedquilt.errors import OverflowInSumError
+
+
+def mean_of(deltas: list[torch.Tensor], weights: list[float], order: list[int]) -> torch.Tensor | None:
+    mean = ExactMean(len(deltas[0]), math.fsum(weights))
+    for slot in order:
+        mean.add(slot, deltas[slot], weights[slot])
+    return mean.finish()
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), clients=st.integers(1, 12), seed=st.integers(0, 1000))
+def test_the_order_of_arrival_does_not_change_a_bit(data, clients, seed):
+    rng = np.random.default_rng(seed)
+    deltas = [
+        torch.from_numpy(rng.normal(scale=10.0 ** rng.integers(-6, 5), size=40).astype("f4")) for _ in range(clients)
+    ]
+    weights = [float(rng.integers(1, 1000)) for _ in range(clients)]
+    order = data.draw(st.permutations(range(clients)))
+    first, second = mean_of(deltas, weights, list(range(clients))), mean_of(deltas, weights, order)
+    assert first is not None
+    assert torch.equal(first, second)
+
+
+def test_the_mean_is_the_one_in_double_precision_rounded_once():
+    rng = np.random.default_rng(3)
+    deltas = [torch.from_numpy(rng.normal(scale=0.01, size=1000).astype("f4")) for _ in range(100)]
+    weights = [float(w) for w in rng.integers(1, 1200, size=100)]
+    reference = sum(w * d.double() for w, d in zip(weights, deltas, strict=True)) / sum(weights)
+    result = mean_of(deltas, weights, list(range(100)))
+    assert (result.double() - reference).abs().max() < 1e-9
+
+
+def test_the_largest_values_of_a_whole_planned_cohort_fit():
+    deltas = [torch.full((3,), LARGEST * (1 - 2**-20)) for _ in range(7)]
+    result = mean_of(deltas, [1000.0] * 7, list(range(7)))
+    assert torch.equal(result, deltas[0])
+
+
+def test_more_weight_than_planned_is_an_error_and_not_a_wrong_model():
+    mean = ExactMean(2, planned_weight=1.0)
+    mean.add(0, torch.tensor([2.0**19, -1.0]), 1.0)
+    with pytest.raises(OverflowInSumError, match="overflow"):
+        mean.add(1, torch.tensor([2.0**19, 0.0]), 8.0)
+
+
+def test_without_weight_there_is_no_mean():
+    mean = ExactMean(2, planned_weight=3.0)
+    assert mean.finish() is None
+    mean.add(0, torch.ones(2), 0.0)
+    assert mean.finish() is None

@@ -1,0 +1,182 @@
+"""Clients that fail are left out, named with the reason, and the round goes on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedquilt
+from fedquilt.core.client import ClientUpdate, Fault
+from fedquilt.core.driver import rounds
+from fedquilt.core.round import merge, plan
+from fedquilt.core.state import ClientStore, initial_state
+from fedquilt.core.transform import Transform, stateless
+from fedquilt.errors import OverflowInSumError
+
+EVERYONE = {"lr": 0.1, "fraction": 1.0, "batch": 10}
+
+
+def poisoned(blobs, unbalanced, client, value):
+    """The same data with one example of a client replaced."""
+    x = blobs.train.x.clone()
+    x[unbalanced.client(client)[0]] = value
+    return replace(blobs, train=replace(blobs.train, x=x))
+
+
+class Touchy(nn.Module):
+    """Raises on inputs above 1e6."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+
+    def forward(self, x):
+        if x.max() > 1e6:
+            raise RuntimeError("the sensor is broken")
+        return self.linear(x)
+
+
+def longer(direction, state, at):
+    return {name: torch.cat([d, d[:1]]) for name, d in direction.items()}, state
+
+
+def minus_for_17(examples):
+    return -1.0 if examples == 17 else float(examples)
+
+
+ENGINES = [fedquilt.inline(), fedquilt.processes(workers=2)]
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=["inline", "processes"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf], ids=str)
+def test_unusable_numbers(engine, value, blobs, unbalanced):
+    torch.manual_seed(0)
+    linear = nn.Linear(8, 3)
+    data = poisoned(blobs, unbalanced, 1, value)
+    result = fedquilt.train(linear, data, unbalanced, fedquilt.fed_avg(**EVERYONE), rounds=2, engine=engine)
+    for record in result.history:
+        assert [entry["client"] for entry in record["dropped"]] == [1]
+        assert record["dropped"][0]["reason"].startswith("sent NaN")
+        assert sorted(record["clients"]) == [0, 2, 3, 4, 5]
+        assert record["applied"]
+    assert all(torch.isfinite(p).all() for p in result.model.parameters())
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=["inline", "processes"])
+def test_a_client_that_raises_is_named_with_the_step(engine, blobs, unbalanced):
+    data = poisoned(blobs, unbalanced, 3, 1e7)
+    result = fedquilt.train(Touchy(), data, unbalanced, fedquilt.fed_avg(**EVERYONE), rounds=1, engine=engine)
+    (dropped,) = result.history.records[0]["dropped"]
+    assert dropped["client"] == 3
+    assert "RuntimeError in local step" in dropped["reason"]
+    assert "the sensor is broken" in dropped["reason"]
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=["inline", "processes"])
+def test_a_negative_weight(engine, federate, blobs, unbalanced, smooth):
+    method = replace(fedquilt.fed_avg(**EVERYONE), weigh=minus_for_17)
+    result = fedquilt.train(smooth, blobs, unbalanced, method, rounds=1, engine=engine)
+    assert result.history.records[0]["dropped"] == [{"client": 2, "reason": "sent a negative weight (-1)"}]
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=["inline", "processes"])
+def test_a_wrong_length_and_nobody_left_keeps_the_model(engine, blobs, unbalanced, smooth):
+    method = replace(fedquilt.fed_avg_m(**EVERYONE), upload=Transform(stateless, longer))
+    before = [p.clone() for p in smooth.parameters()]
+    result = fedquilt.train(smooth, blobs, unbalanced, method, rounds=2, engine=engine)
+    for record in result.history:
+        assert len(record["dropped"]) == 6
+        assert record["dropped"][0]["reason"] == "sent update of 76 values, where the model has 75"
+        assert record["applied"] is False
+        assert record["clients"] == []
+        assert record["local_loss"] is None
+    assert all(torch.equal(a, b) for a, b in zip(before, result.model.parameters(), strict=True))
+
+
+def test_weights_are_over_those_who_reported(federate, blobs, unbalanced):
+    """The next model is w + Σ n_k Δ_k / Σ n_k over the clients that are left."""
+    federation = federate(fedquilt.fed_avg(**EVERYONE))
+    state = initial_state(federation.algorithm, federation.initial)
+    with fedquilt.inline().open(federation) as session:
+        planned = plan(federation.algorithm, state, unbalanced.sizes, 1)
+        updates = list(session.run(planned, state.model, ClientStore()))
+    left = [update for update in updates if update.client not in (1, 4)]
+    faults = [Fault(update.client, update.slot, "late") for update in updates if update.client in (1, 4)]
+    after, merged = merge(federation.algorithm, federation.layout, state, planned, [*faults, *left])
+    total = sum(update.weight for update in left)
+    expected = state.model.vector.double() + sum(u.weight * u.delta.double() for u in left) / total
+    assert (after.model.vector.double() - expected).abs().max() < 1e-6
+    assert [fault.client for fault in merged.faults] == [f.client for f in sorted(faults, key=lambda f: f.slot)]
+    assert sorted(merged.clients) == [0, 2, 3, 5]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf], ids=str)
+def test_a_weight_that_is_no_number(value, federate, unbalanced):
+    federation = federate(fedquilt.fed_avg(**EVERYONE))
+    state = initial_state(federation.algorithm, federation.initial)
+    planned = plan(federation.algorithm, state, unbalanced.sizes, 1)
+    none = torch.zeros(0)
+    update = ClientUpdate(
+        0, 0, torch.ones(federation.layout.size), none, torch.zeros(0, dtype=torch.int64), value, 1.0, 1, 5
+    )
+    after, merged = merge(federation.algorithm, federation.layout, state, planned, [update])
+    assert after.model is state.model
+    assert "weight" in merged.faults[0].reason
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 2.0**20, -(2.0**21)], ids=str)
+def test_infinite_and_too_large_values(value, federate, unbalanced):
+    federation = federate(fedquilt.fed_avg(**EVERYONE))
+    state = initial_state(federation.algorithm, federation.initial)
+    planned = plan(federation.algorithm, state, unbalanced.sizes, 1)
+    delta = torch.zeros(federation.layout.size)
+    delta[3] = value
+    update = ClientUpdate(0, 0, delta, torch.zeros(0), torch.zeros(0, dtype=torch.int64), 1.0, 1.0, 1, 5)
+    _, merged = merge(federation.algorithm, federation.layout, state, planned, [update])
+    assert "infinite" in merged.faults[0].reason or "the limit is 1048576" in merged.faults[0].reason
+
+
+def test_an_overflow_of_the_sum_stops_the_round(federate, unbalanced):
+    federation = federate(fedquilt.fed_avg(**EVERYONE))
+    state = initial_state(federation.algorithm, federation.initial)
+    planned = plan(federation.algorithm, state, unbalanced.sizes, 1)
+    delta = torch.full((federation.layout.size,), 2.0**19)
+    heavy = ClientUpdate(0, 0, delta, torch.zeros(0), torch.zeros(0, dtype=torch.int64), 1e4, 1.0, 1, 5)
+    with pytest.raises(OverflowInSumError):
+        merge(federation.algorithm, federation.layout, state, planned, [heavy])
+
+
+def test_the_overflow_reaches_the_caller_of_a_run(federate):
+    """A client that reports more weight than was planned: the driver stops instead of applying the sum."""
+    federation = federate(fedquilt.fed_avg(**EVERYONE))
+    state = initial_state(federation.algorithm, federation.initial)
+
+    class Boasting:
+        def run(self, planned, model, store):
+            delta = torch.full((federation.layout.size,), 2.0**19)
+            for slot, client in enumerate(planned.clients.tolist()):
+                yield ClientUpdate(
+                    client, slot, delta, torch.zeros(0), torch.zeros(0, dtype=torch.int64), 1e5, 1.0, 1, 5
+                )
+
+        def evaluate(self, model, split):
+            raise AssertionError("nothing is evaluated after an overflow")
+
+    with pytest.raises(OverflowInSumError):
+        next(rounds(federation, Boasting(), state, ClientStore(), last=1))
+
+
+def test_too_few_classes_in_the_model_is_refused_before_round_1(blobs, unbalanced):
+    with pytest.raises(fedquilt.FedquiltError, match="does not fit the data set blobs"):
+        fedquilt.train(nn.Linear(5, 3), blobs, unbalanced, fedquilt.fed_avg(), rounds=1, engine=fedquilt.inline())
+
+
+def test_a_partition_of_other_data_is_refused(blobs, smooth):
+    partition = fedquilt.iid(np.zeros(500, dtype=np.int64), clients=5)
+    with pytest.raises(fedquilt.FedquiltError, match="has only 240 training examples"):
+        fedquilt.train(smooth, blobs, partition, fedquilt.fed_avg(), rounds=1, engine=fedquilt.inline())

@@ -1,0 +1,161 @@
+"""Any nn.Module works: buffers, dropout, tied and frozen parameters, parametrisations."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations
+
+import fedquilt
+from fedquilt.core.federation import Federation
+from fedquilt.core.params import Layout
+from fedquilt.core.round import merge, plan
+from fedquilt.core.state import ClientStore, initial_state
+from fedquilt.errors import FedquiltError
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 8)
+        self.second.weight = self.first.weight
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
+class Assigning(nn.Module):
+    """Counts in an integer buffer and in one that is not saved, by assignment and in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int32))
+        self.register_buffer("scale", torch.ones(1), persistent=False)
+
+    def forward(self, x):
+        if self.training:
+            self.calls = self.calls + 1
+            self.scale.mul_(0.9)
+        return self.linear(x) * self.scale
+
+
+def frozen():
+    module = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3))
+    module[0].weight.requires_grad_(False)
+    return module
+
+
+MODULES = {
+    "batch norm": lambda: nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)),
+    "group norm": lambda: nn.Sequential(nn.Linear(8, 6), nn.GroupNorm(2, 6), nn.ReLU(), nn.Linear(6, 3)),
+    "dropout": lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3)),
+    "tied": Tied,
+    "frozen": frozen,
+    "weight norm": lambda: nn.Sequential(parametrizations.weight_norm(nn.Linear(8, 6)), nn.ReLU(), nn.Linear(6, 3)),
+    "spectral norm": lambda: nn.Sequential(parametrizations.spectral_norm(nn.Linear(8, 6)), nn.ReLU(), nn.Linear(6, 3)),
+    "orthogonal": lambda: nn.Sequential(parametrizations.orthogonal(nn.Linear(8, 8)), nn.ReLU(), nn.Linear(8, 3)),
+    "assigning": Assigning,
+}
+
+
+def make(name):
+    torch.manual_seed(0)
+    return MODULES[name]()
+
+
+def trained(module, data, partition, engine, seed=1):
+    method = fedquilt.fed_avg(lr=0.2, fraction=0.5, batch=7)
+    return fedquilt.train(module, data, partition, method, rounds=3, seed=seed, engine=engine)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_trains_to_the_same_bits_in_every_engine_and_is_not_changed(name, blobs, unbalanced):
+    module = make(name)
+    before = copy.deepcopy(module.state_dict())
+    inline = trained(module, blobs, unbalanced, fedquilt.inline())
+    again = trained(module, blobs, unbalanced, fedquilt.inline())
+    parallel = trained(module, blobs, unbalanced, fedquilt.processes(workers=2))
+    assert inline.digest == again.digest == parallel.digest
+    assert inline.digest != trained(module, blobs, unbalanced, fedquilt.inline(), seed=2).digest
+    assert all(torch.equal(before[key], value) for key, value in module.state_dict().items())
+    assert inline.history.loss[-1] < inline.history.loss[0]
+    state = inline.model.state_dict()
+    assert any(not torch.equal(before[key], state[key]) for key in before)
+
+
+def test_buffers_are_averaged_apart_and_whole_numbers_take_the_maximum(blobs, unbalanced):
+    module = make("batch norm")
+    method = fedquilt.fed_avg_m(lr=0.1, fraction=1.0, batch=7, server_momentum=0.9)
+    federation = Federation.of(module, blobs, unbalanced, method, seed=1)
+    state = initial_state(method, federation.initial)
+    with fedquilt.inline().open(federation) as session:
+        planned = plan(method, state, unbalanced.sizes, 1)
+        updates = list(session.run(planned, state.model, ClientStore()))
+        after, _ = merge(method, federation.layout, state, planned, updates)
+    weights = torch.tensor([update.weight for update in updates], dtype=torch.float64)
+    buffers = torch.stack([update.buffers.double() for update in updates])
+    expected = (weights[:, None] * buffers).sum(0) / weights.sum()
+    assert torch.allclose(after.model.buffers.double(), expected, atol=1e-6)
+    batches = [-(-int(size) // 7) for size in unbalanced.sizes]
+    assert after.model.counters.tolist() == [max(batches)]
+
+
+def test_frozen_parameters_stay_and_are_not_transmitted(blobs, unbalanced):
+    module = make("frozen")
+    result = trained(module, blobs, unbalanced, fedquilt.inline())
+    layout = Layout.of(module)
+    assert layout.size == sum(p.numel() for p in module.parameters()) - module[0].weight.numel()
+    assert torch.equal(result.model[0].weight, module[0].weight)
+    record = result.history.records[0]
+    assert record["bytes_up"] == len(record["clients"]) * 4 * layout.size
+
+
+def test_tied_parameters_appear_once_and_stay_tied(blobs, unbalanced):
+    module = make("tied")
+    result = trained(module, blobs, unbalanced, fedquilt.inline())
+    assert Layout.of(module).size == 8 * 8 + 8 + 8 + 8 * 3 + 3
+    assert result.model.first.weight is result.model.second.weight
+
+
+def test_integer_buffers_that_a_module_assigns_are_carried(blobs, unbalanced):
+    result = trained(make("assigning"), blobs, unbalanced, fedquilt.inline())
+    assert result.model.calls.dtype == torch.int32
+    assert int(result.model.calls) > 3
+    assert result.model.scale.item() == 1.0
+
+
+def test_a_gradient_shared_by_two_parameters_is_used_once_for_each(blobs, unbalanced):
+    """With w1 + w2 in the forward pass autograd returns one tensor for both: a step must not scale it twice."""
+
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Parameter(torch.zeros(8, 3))
+            self.b = nn.Parameter(torch.zeros(8, 3))
+
+        def forward(self, x):
+            return x @ (self.a + self.b)
+
+    result = fedquilt.train(
+        Shared(),
+        blobs,
+        unbalanced,
+        fedquilt.fed_avg(lr=0.1, fraction=1.0, momentum=0.5, weight_decay=0.01),
+        rounds=2,
+        engine=fedquilt.inline(),
+    )
+    assert torch.equal(result.model.a, result.model.b)
+    assert result.model.a.abs().max() > 0
+
+
+def test_models_that_cannot_be_trained_are_refused():
+    with pytest.raises(FedquiltError, match="no parameters to train"):
+        Layout.of(nn.ReLU())
+    with pytest.raises(FedquiltError, match="must be float32"):
+        Layout.of(nn.Linear(2, 2).double())

@@ -1,0 +1,145 @@
+"""Checkpoints: complete, and damage is detected, whatever its kind."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedquilt
+from fedquilt.core.params import ModelState
+from fedquilt.core.state import ClientStore, ServerState
+from fedquilt.errors import RunError
+from fedquilt.experiment import checkpoint
+from fedquilt.experiment.folder import RunFolder
+
+
+def example() -> tuple[ServerState, ClientStore]:
+    model = ModelState(torch.arange(5.0), torch.ones(2), torch.tensor([7]))
+    store = ClientStore({3: {"0": {"w": torch.tensor([1.5])}}})
+    return ServerState(12, model, {"0": {"model": torch.full((5,), 0.25)}}), store
+
+
+def test_what_is_saved_comes_back(tmp_path):
+    state, store = example()
+    checkpoint.save(tmp_path / "one.safetensors", state, store, {"model": "abc"})
+    loaded, kept, about = checkpoint.load(tmp_path / "one.safetensors")
+    assert loaded.round == 12
+    assert torch.equal(loaded.model.vector, state.model.vector)
+    assert torch.equal(loaded.model.counters, state.model.counters)
+    assert torch.equal(loaded.optimiser["0"]["model"], torch.full((5,), 0.25))
+    assert torch.equal(kept.get(3)["0"]["w"], torch.tensor([1.5]))
+    assert kept.get(4) is None
+    assert about == {"model": "abc"}
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_every_flipped_bit_is_detected(data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("flip") / "one.safetensors"
+    checkpoint.save(path, *example(), {"model": "abc"})
+    content = bytearray(path.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(bytes(content))
+    with pytest.raises(RunError):
+        checkpoint.load(path)
+
+
+@settings(max_examples=60, deadline=None)
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_every_truncation_is_detected(share, tmp_path_factory):
+    path = tmp_path_factory.mktemp("cut") / "one.safetensors"
+    checkpoint.save(path, *example(), {})
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(RunError):
+        checkpoint.load(path)
+
+
+@pytest.fixture
+def finished(tmp_path, blobs, unbalanced, smooth):
+    """A run of six rounds, saved after each, and how to run it on."""
+
+    def go(rounds):
+        return fedquilt.train(
+            smooth,
+            blobs,
+            unbalanced,
+            fedquilt.fed_avg_m(fraction=0.5),
+            rounds=rounds,
+            engine=fedquilt.inline(),
+            checkpoint_seconds=0.0,
+            out=tmp_path / "run",
+        )
+
+    go(6)
+    return RunFolder(tmp_path / "run"), go
+
+
+def damage_bit(path):
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 16
+    path.write_bytes(bytes(content))
+
+
+def damage_end(path):
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def damage_all(path):
+    path.write_bytes(b"")
+
+
+def damage_junk(path):
+    # A header that claims a terabyte: it must be refused before memory is taken for it.
+    path.write_bytes((2**40).to_bytes(8, "little") + b"{}" * 10)
+
+
+@pytest.mark.parametrize("damage", [damage_bit, damage_end, damage_all, damage_junk])
+def test_a_damaged_checkpoint_is_replaced_by_the_one_before_with_a_warning(damage, finished, blobs, unbalanced, smooth):
+    folder, go = finished
+    assert [path.name for path in folder.checkpoints] == ["round-00000006.safetensors", "round-00000005.safetensors"]
+    damage(folder.checkpoints[0])
+    with pytest.warns(RuntimeWarning, match="round-00000006.safetensors"):
+        resumed = go(9)
+    method = fedquilt.fed_avg_m(fraction=0.5)
+    whole = fedquilt.train(smooth, blobs, unbalanced, method, rounds=9, engine=fedquilt.inline())
+    assert resumed.digest == whole.digest
+    assert [record["round"] for record in folder.history()] == list(range(1, 10))
+
+
+def test_with_all_checkpoints_damaged_it_starts_again_and_ends_the_same(finished, blobs, unbalanced, smooth):
+    folder, go = finished
+    before = folder.latest()[2]["model"]
+    for path in folder.checkpoints:
+        damage_bit(path)
+    with pytest.warns(RuntimeWarning):
+        again = go(6)
+    assert again.digest == before
+
+
+def test_metrics_that_a_crash_cut_short_are_made_whole(finished):
+    folder, go = finished
+    lines = folder.metrics.read_text().splitlines(keepends=True)
+    folder.metrics.write_text("".join(lines[:5]) + lines[5][:20])
+    with pytest.warns(RuntimeWarning, match="ahead of metrics"):
+        go(6)
+    fresh = folder.metrics.read_text().splitlines()
+    assert len(fresh) == 6
+    assert [line.partition('"seconds"')[0] for line in fresh] == [line.partition('"seconds"')[0] for line in lines]
+
+
+def test_a_folder_of_another_run_is_refused(finished, blobs, unbalanced, smooth, tmp_path):
+    with pytest.raises(RunError, match="another federation"):
+        fedquilt.train(
+            smooth, blobs, unbalanced, fedquilt.fed_avg_m(fraction=0.5), rounds=6, seed=9, out=tmp_path / "run"
+        )
+
+
+def test_two_processes_cannot_run_one_folder(finished):
+    folder, go = finished
+    with folder.locked(), pytest.raises(RunError, match="another process"):
+        go(7)
+    assert go(7).history.records[-1]["round"] == 7
