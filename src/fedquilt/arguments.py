@@ -9,12 +9,24 @@ import functools
 import inspect
 import math
 import sys
+import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PydanticUserError,
+    ValidationError,
+    create_model,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from fedquilt.errors import nearest
@@ -26,8 +38,10 @@ def _finite(value: float) -> float:
     return value
 
 
-def _whole_or_infinite(value: float) -> float:
-    if value == math.inf or (isinstance(value, int) and value >= 1):
+def _whole_or_infinite(value: object) -> float:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    if isinstance(value, float) and value == math.inf:
         return value
     raise PydanticCustomError("plain", "must be a whole number of 1 or more, or inf")
 
@@ -40,7 +54,7 @@ Momentum = Annotated[float, Field(ge=0, lt=1)]
 Decay = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-BatchSize = Annotated[int | float, AfterValidator(_whole_or_infinite)]
+BatchSize = Annotated[float, PlainValidator(_whole_or_infinite)]
 """Examples a batch; `inf` is the whole of a client's data at once (B = ∞ in McMahan 2017)."""
 
 
@@ -76,11 +90,11 @@ def check(
     fedquilt.arguments.ArgumentError: step: lr: must be greater than 0, got -1.0; step: stepz: unknown key;
     did you mean 'steps'? (known: lr, steps)
     """
-    model = _model(function, given)
+    model = _model(function, given) if isinstance(function, Hashable) else _model.__wrapped__(function, given)
     try:
         checked = model(**{_field(key): value for key, value in arguments.items()})
     except ValidationError as error:
-        raise ArgumentError(function.__name__, _problems(error, list(model.model_fields))) from None
+        raise ArgumentError(model.__name__, _problems(error, list(model.model_fields))) from None
     more = checked.model_extra or {}
     return {_key(name): getattr(checked, name) for name in [*model.model_fields, *more]}
 
@@ -90,14 +104,37 @@ def _model(function: Callable[..., object], given: frozenset[str]) -> type[BaseM
     hints = _hints(function)
     fields: dict[str, Any] = {}
     extra: Literal["allow", "forbid"] = "forbid"
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in _parameters(function).items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             extra = "allow"
         elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL and name not in given:
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-            fields[_field(name)] = (hints.get(name, Any), default)
+            fields[_field(name)] = (_from_toml(hints.get(name, Any)), default)
     config = ConfigDict(extra=extra, strict=True, arbitrary_types_allowed=True)
-    return create_model(function.__name__, __config__=config, **fields)
+    title = getattr(function, "__name__", type(function).__name__)
+    try:
+        return create_model(title, __config__=config, **fields)
+    except PydanticUserError:  # an annotation of the user's own that cannot be checked
+        unchecked: dict[str, Any] = {name: (Any, default) for name, (_, default) in fields.items()}
+        return create_model(title, __config__=config, **unchecked)
+
+
+def _parameters(function: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except ValueError:  # some built-in functions do not say what they take
+        return {"anything": inspect.Parameter("anything", inspect.Parameter.VAR_KEYWORD)}
+
+
+def _from_toml(hint: Any) -> Any:
+    """Let a list stand for a tuple and text for a path: TOML has neither."""
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    members = {typing.get_origin(member) or member for member in (typing.get_args(hint) if union else (hint,))}
+    if tuple in members and list not in members:
+        return Annotated[hint, BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
+    if Path in members and str not in members:
+        return Annotated[hint, BeforeValidator(lambda value: Path(value) if isinstance(value, str) else value)]
+    return hint
 
 
 def _hints(function: Callable[..., object]) -> dict[str, Any]:
@@ -106,17 +143,17 @@ def _hints(function: Callable[..., object]) -> dict[str, Any]:
             names = vars(sys.modules[function.__module__])
             return typing.get_type_hints(function.__init__, globalns=names, include_extras=True)
         return typing.get_type_hints(function, include_extras=True)
-    except NameError:
+    except (NameError, TypeError):
         return {}  # A user's own function with annotations that cannot be resolved: its arguments go unchecked.
 
 
 def _field(key: str) -> str:
-    # pydantic reserves some names of its own (`model_…`, `copy`); a suffix keeps ours apart.
-    return f"{key}_"
+    # pydantic reserves some names of its own (`model_…`, `copy`, `_…`); a prefix keeps ours apart.
+    return f"key_{key}"
 
 
 def _key(field: str) -> str:
-    return field.removesuffix("_")
+    return field.removeprefix("key_")
 
 
 def _problems(error: ValidationError, fields: list[str]) -> list[Problem]:
@@ -155,8 +192,16 @@ def _plain(detail: ErrorDetails, key: str, known: list[str]) -> str:
     }
     if kind in bounds:
         name, words = bounds[kind]
-        return f"must be {words} {context[name]:g}, got {value!r}"
+        return f"must be {words} {context[name]:g}, got {_short(value)}"
     if kind == "literal_error":
-        return f"must be one of {context['expected']}, got {value!r}"
+        return f"must be one of {context['expected']}, got {_short(value)}"
+    if kind == "is_instance_of":
+        wanted = context["class"]
+        return f"must be {'a path in quotes' if wanted == 'Path' else f'of type {wanted}'}, got {_short(value)}"
     message = _TYPES.get(kind, detail["msg"])
-    return f"{message}, got {value!r}"
+    return f"{message}, got {_short(value)}"
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -5,7 +5,8 @@ Exit codes: 0 done; 1 the run failed; 2 wrong usage, spec or folder; 130 interru
 
 from __future__ import annotations
 
-import json
+import shlex
+import signal
 import sys
 import warnings
 from enum import StrEnum
@@ -14,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
 import fedquilt
@@ -21,6 +23,7 @@ from fedquilt import registry
 from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.experiment.report import HEADER
 from fedquilt.experiment.run import Run
+from fedquilt.experiment.summary import as_json, quiet_summary
 from fedquilt.experiment.template import TEMPLATE
 from fedquilt.progress import Lines, Live, clock, percent, watcher
 
@@ -34,13 +37,15 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-out = Console(soft_wrap=False)
-err = Console(stderr=True)
+out = Console(emoji=False)
+err = Console(stderr=True, emoji=False)
 
 Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change a key of the spec; repeatable.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="The folder to write to (default: runs/NAME).")]
+Out = Annotated[
+    Path | None, typer.Option("--out", file_okay=False, help="The folder to write to (default: runs/NAME).")
+]
 
 
 class Kind(StrEnum):
@@ -74,27 +79,34 @@ def resume(
     rounds: Annotated[int | None, typer.Option(help="Run up to this many rounds instead.")] = None,
 ) -> None:
     """Go on with a run that was interrupted, from its newest good checkpoint."""
-    display = watcher(out, run_folder.name)
+    before = quiet_summary(run_folder)
+    finished = before["state"] == "finished" and (rounds is None or rounds <= before["round"])
+    display = None if finished else watcher(out, run_folder.name)
     try:
+        # A finished run is opened all the same: a crash may have kept it from drawing its plots.
         ended = fedquilt.resume(run_folder, rounds, display)
     finally:
-        display.close()
+        if display is not None:
+            display.close()
+    if finished:
+        longer = "; --rounds makes it longer" if before["round"] >= before["rounds"] else ""
+        _say(f"The run was finished already: nothing to do{longer}.")
     _closing(ended)
 
 
 @app.command(epilog="Example: fedquilt show runs/first --json | jq .digest")
 def show(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Show a run: state, rounds, accuracy, best, digest of the model, what was left out."""
     about = fedquilt.summary(run_folder)
-    if as_json:
-        print(json.dumps(about, indent=2))  # plain print: Rich would wrap long lines
+    if json:
+        print(as_json(about))  # plain print: Rich would wrap long lines
         return
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, text in _lines(about).items():
-        table.add_row(f"[bold]{name}[/bold]", text)
+        table.add_row(f"[bold]{name}[/bold]", escape(text))
     out.print(table)
 
 
@@ -104,7 +116,7 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     chosen: registry.Registry = getattr(registry, kind.value)
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for name in chosen:
-        table.add_row(f"[bold]{name}[/bold]", chosen.summary(name))
+        table.add_row(f"[bold]{name}[/bold]", escape(chosen.summary(name)))
     out.print(table)
 
 
@@ -120,7 +132,7 @@ def new(
         path.write_text(TEMPLATE.format(name=path), encoding="utf-8")
     except OSError as error:
         raise SpecError(f"{path}: cannot be written: {error.strerror}") from None
-    out.print(f"Wrote {path}. Run it with: fedquilt run {path}", highlight=False)
+    _say(f"Wrote {path}. Run it with: fedquilt run {shlex.quote(str(path))}")
 
 
 @app.command(epilog="Example: fedquilt sweep experiments/mcmahan-2017/table-1-iid-b10.toml")
@@ -145,22 +157,24 @@ def sweep(
             shown.close()
     table = Table("point", "best accuracy", "rounds to target", title=spec.stem, title_justify="left")
     for point in done.points:
-        mark = "[bold]" if point is done.winner else ""
         crossed = "–" if point.rounds_to_target is None else f"{point.rounds_to_target:.1f}"
-        table.add_row(mark + point.name, mark + percent(point.best), mark + crossed)
+        table.add_row(escape(point.name), percent(point.best), crossed, style="bold" if point is done.winner else "")
     out.print(table)
     for where, value in done.published.items():
-        out.print(f"published, {where}: {value}", highlight=False)
-    out.print(f"Results: {done.results}", highlight=False, soft_wrap=True)
+        _say(f"published, {where}: {value}")
+    _say(f"Results: {done.results}")
     if done.interrupted:
-        out.print(f"Interrupted. Go on with: fedquilt sweep {spec}", highlight=False, soft_wrap=True)
+        again = ["fedquilt", "sweep", str(spec), *(word for change in sets or () for word in ("--set", change))]
+        _say(f"Interrupted. Go on with: {shlex.join([*again, '--out', str(folder)] if folder else again)}")
         raise typer.Exit(INTERRUPTED)
 
 
 @app.command(epilog="Example: fedquilt report runs/a runs/b --out runs/report")
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
-    folder: Annotated[Path, typer.Option("--out", help="Where to save the table and the plot.")] = Path("runs/report"),
+    folder: Annotated[
+        Path, typer.Option("--out", file_okay=False, help="Where to save the table and the plot.")
+    ] = Path("runs/report"),
     target: Annotated[float | None, typer.Option(help="Target accuracy (default: 95% of the best).")] = None,
 ) -> None:
     """Compare runs in a table and a plot."""
@@ -169,15 +183,17 @@ def report(
     crossed = f"rounds to {percent(done.target)}"
     table = Table(Column("run", no_wrap=True), "last", "mean of last 10", "best", crossed)
     for row in done.rows:
-        table.add_row(*(row[place] for place in shown), row[HEADER.index("rounds to target")])
+        table.add_row(*(escape(row[place]) for place in shown), row[HEADER.index("rounds to target")])
     out.print(table)
     for file in done.files:
-        out.print(f"Wrote {file}", highlight=False, soft_wrap=True)
+        _say(f"Wrote {file}")
 
 
 def main() -> None:
     """Run the command line; print errors that a user can act on as one message, without a traceback."""
     warnings.showwarning = _show_warning
+    # Schedulers end a job with SIGTERM: treated as Ctrl-C, so that it is saved and can be resumed.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         app()
     except (SpecError, RunError, DataError) as error:
@@ -186,12 +202,21 @@ def main() -> None:
     except FedquiltError as error:
         _complain(error)
         sys.exit(FAILED)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _complain(f"{error.filename}: {error.strerror}")
+        sys.exit(WRONG)
     except KeyboardInterrupt:
         err.print("Interrupted.")
         sys.exit(INTERRUPTED)
 
 
-def _complain(error: Exception) -> None:
+def _say(text: str) -> None:
+    out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _complain(error: Exception | str) -> None:
     err.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -202,17 +227,22 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def _closing(ended: Run) -> None:
     result, path = ended.result, ended.folder
     if result.interrupted:
-        out.print(f"Interrupted after round {len(result.history)}; nothing is lost.", highlight=False)
-        out.print(f"Go on with: fedquilt resume {path}", highlight=False, soft_wrap=True)
+        _say(f"Interrupted after round {len(result.history)}; nothing is lost.")
+        _say(f"Go on with: fedquilt resume {shlex.quote(str(path))}")
         raise typer.Exit(INTERRUPTED)
     best = result.history.best
     accuracy = result.history.accuracy[-1] if result.history.accuracy else None
     words = f"Finished {len(result.history)} rounds: accuracy {percent(accuracy)}"
-    out.print(words + (f", best {percent(best[1])} in round {best[0]}" if best else ""), highlight=False)
-    out.print(f"Model SHA-256: {result.digest}", highlight=False, soft_wrap=True)
+    _say(words + (f", best {percent(best[1])} in round {best[0]}" if best else ""))
+    _say(f"Model SHA-256: {result.digest}")
     for name in ("", "curve.png", "clients.png"):
         if (path / name).exists():
-            out.print(f"{'Run folder' if not name else 'Plot'}: {path / name}", highlight=False, soft_wrap=True)
+            _say(f"{'Run folder' if not name else 'Plot'}: {path / name}")
+    if not any(record["applied"] for record in result.history):
+        _complain(
+            f"no round changed the model: every client was left out; see `fedquilt show {shlex.quote(str(path))}`"
+        )
+        raise typer.Exit(FAILED)
 
 
 def _lines(about: dict[str, Any]) -> dict[str, str]:
@@ -231,5 +261,5 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     for reason, count in left["reasons"].items():
         lines[f"  {count}×"] = reason
     if about["state"] == "interrupted":
-        lines["go on with"] = f"fedquilt resume {about['run']}"
+        lines["go on with"] = f"fedquilt resume {shlex.quote(about['run'])}"
     return lines

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import sysconfig
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class FedquiltError(Exception):
@@ -50,3 +53,25 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1)
     listing = f"known: {', '.join(names)}" if names else "no keys are taken here"
     return f"did you mean '{close[0]}'? ({listing})" if close else listing
+
+
+def told(error: Exception) -> str:
+    """Say what went wrong in the user's own code, and in which line, since no traceback is shown.
+
+    >>> try:
+    ...     int("three")
+    ... except ValueError as error:
+    ...     told(error)
+    "ValueError: invalid literal for int() with base 10: 'three' (<doctest ...>, line 2)"
+    """
+    words = f"{type(error).__name__}: {error}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _ours_or_installed(frame.filename)]
+    if isinstance(error, SyntaxError) or not frames:  # a SyntaxError names the place by itself
+        return words
+    return f"{words} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+
+
+def _ours_or_installed(file: str) -> bool:
+    installed = sysconfig.get_paths()
+    apart = (str(Path(__file__).parent), installed["stdlib"], installed["platlib"], installed["purelib"], "<frozen")
+    return file.startswith(apart)

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from fedquilt.metrics.curves import History
@@ -80,7 +81,7 @@ class Live:
         self._dropped = sum(len(record["dropped"]) for record in history)
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), TextColumn("{task.fields[text]}"))
         self._progress = Progress(*columns, console=self._console, auto_refresh=False)
-        self._rounds: TaskID = self._progress.add_task(self._title, total=last, completed=len(history), text="")
+        self._rounds: TaskID = self._progress.add_task(escape(self._title), total=last, completed=len(history), text="")
         self._clients: TaskID = self._progress.add_task("  clients", total=1, text="")
         self._progress.start()
         self._refresh(force=True)

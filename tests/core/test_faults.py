@@ -18,6 +18,8 @@ from fedquilt.core.state import ClientStore, initial_state
 from fedquilt.core.transform import Transform, stateless
 from fedquilt.errors import OverflowInSumError
 
+pytestmark = pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning")
+
 EVERYONE = {"lr": 0.1, "fraction": 1.0, "batch": 10}
 
 
@@ -96,6 +98,16 @@ def test_a_wrong_length_and_nobody_left_keeps_the_model(engine, blobs, unbalance
         assert record["clients"] == []
         assert record["local_loss"] is None
     assert all(torch.equal(a, b) for a, b in zip(before, result.model.parameters(), strict=True))
+
+
+@pytest.mark.filterwarnings("default:client .* was left out:RuntimeWarning")
+def test_the_first_client_that_is_left_out_is_warned_of_and_no_other(blobs, unbalanced):
+    data = poisoned(blobs, unbalanced, 1, math.nan)
+    with pytest.warns(RuntimeWarning, match="client 1 was left out of round 1: sent NaN") as caught:
+        fedquilt.train(
+            nn.Linear(8, 3), data, unbalanced, fedquilt.fed_avg(**EVERYONE), rounds=3, engine=fedquilt.inline()
+        )
+    assert len(caught) == 1
 
 
 def test_weights_are_over_those_who_reported(federate, blobs, unbalanced):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -136,6 +138,15 @@ def test_a_folder_of_another_run_is_refused(finished, blobs, unbalanced, smooth,
         fedquilt.train(
             smooth, blobs, unbalanced, fedquilt.fed_avg_m(fraction=0.5), rounds=6, seed=9, out=tmp_path / "run"
         )
+
+
+def test_another_rate_or_other_data_are_another_run(finished, blobs, unbalanced, smooth, tmp_path):
+    for method, data in [
+        (fedquilt.fed_avg_m(fraction=0.5, lr=0.9), blobs),
+        (fedquilt.fed_avg_m(fraction=0.5), replace(blobs, train=replace(blobs.train, x=blobs.train.x + 1))),
+    ]:
+        with pytest.raises(RunError, match="another federation"):
+            fedquilt.train(smooth, data, unbalanced, method, rounds=6, out=tmp_path / "run")
 
 
 def test_two_processes_cannot_run_one_folder(finished):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -45,9 +46,9 @@ def rounds(
         record = _record(federation, planned, merged, applied=state.model is not before)
         if state.round % eval_every == 0 or state.round == last:
             test = session.evaluate(state.model, "test")
-            record |= {"accuracy": test.accuracy, "loss": test.loss}
+            record |= {"accuracy": test.accuracy, "loss": _finite(test.loss)}
             if train_loss:
-                record["train_loss"] = session.evaluate(state.model, "train").loss
+                record["train_loss"] = _finite(session.evaluate(state.model, "train").loss)
         yield state, record | {"seconds": round(time.perf_counter() - begun, 4)}
 
 
@@ -58,6 +59,11 @@ def _announced(
         yield result
         if heard is not None:
             heard(count, total)
+
+
+def _finite(value: float) -> float | None:
+    """Return nothing for a loss that overflowed: JSON has no word for it."""
+    return value if math.isfinite(value) else None
 
 
 def _record(federation: Federation, planned: Plan, merged: Merged, applied: bool) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import nn
@@ -55,10 +55,13 @@ class Federation:
         return self.bench.layout
 
     def rehearse(self) -> None:
-        """Run the model forward on two examples, so that one that does not fit the data is refused before round 1."""
+        """Run the model on the examples with the largest labels, so that one that does not fit is refused at once."""
         with torch_seeded(self.seed, "rehearsal"):
             try:
-                self.evaluate(self.initial, "test", (0, min(2, len(self.data.test))))
+                for name in get_args(SplitName):
+                    labels = self.split(name).y
+                    row = int(labels.reshape(len(labels), -1).amax(dim=1).argmax())
+                    self.evaluate(self.initial, name, (row, row + 1))
             except Exception as error:
                 shape = tuple(self.data.test.x.shape[1:])
                 raise FedquiltError(

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+IGNORED = -100
+"""A target that does not count: padding in a sequence."""
+
 Criterion = Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]
 """(outputs, targets) -> the loss of every prediction, and 1 for those that count (None: all of them)."""
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedquilt.core.loss import IGNORED
 from fedquilt.data.data import Augment, Data, Prepare, Split
 from fedquilt.errors import DataError
 
@@ -29,7 +30,8 @@ def arrays(
     """Make a data set from arrays of examples and labels.
 
     Double precision becomes single; everything else stays as it is and, where possible, shares the arrays' memory.
-    Labels are whole numbers from 0 to `classes` − 1; without `classes`, the largest label says how many there are.
+    Labels are whole numbers from 0 to `classes` − 1; without `classes`, the largest label says how many there are. For
+    sequences they have a column a place, and −100 marks places that do not count (padding).
 
     >>> data = arrays(np.zeros((4, 3)), np.array([0, 1, 2, 1]), np.zeros((2, 3)), np.array([2, 0]), name="mine")
     >>> data.train.x.dtype, data.train.y.dtype, data.classes
@@ -59,8 +61,11 @@ def _split(part: str, x: Array, y: Array) -> Split:
     if labels.is_floating_point() or labels.is_complex():
         raise DataError(f"y_{part}: labels must be whole numbers, got {labels.dtype}")
     labels = labels.long()
-    if labels.min() < 0:
-        raise DataError(f"y_{part}: a label is {int(labels.min())}; labels start at 0")
+    counted = labels if labels.dim() == 1 else labels[labels != IGNORED]
+    if not counted.numel():
+        raise DataError(f"y_{part}: every label is {IGNORED}, which marks places that do not count")
+    if counted.min() < 0:
+        raise DataError(f"y_{part}: a label is {int(counted.min())}; labels start at 0")
     return Split(examples.float() if examples.dtype == torch.float64 else examples, labels)
 
 

@@ -46,7 +46,7 @@ STD = (62.993219, 62.088708, 66.704900)
 
 @datasets.register
 def cifar10(preprocess: Literal["standardise", "mcmahan", "none"] = "standardise") -> Data:
-    """Return CIFAR-10's 50,000 training and 10,000 test images of 32×32 pixels in 10 classes (Krizhevsky 2009).
+    """CIFAR-10's 50,000 training and 10,000 test images of 32×32 pixels in 10 classes (Krizhevsky 2009).
 
     `preprocess` is `standardise` (each channel's mean and standard deviation over the training set), `mcmahan` (24×24
     crops, changed at random in training, as in McMahan 2017) or `none` (pixels scaled to [0, 1]).

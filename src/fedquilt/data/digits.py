@@ -16,7 +16,7 @@ from fedquilt.registry import datasets
 
 @datasets.register
 def digits(test_fraction: TestFraction = 0.2, seed: Seed = 0) -> Data:
-    """Return 1,797 handwritten digits of 8×8 pixels from scikit-learn, split by class (Alpaydin 1998).
+    """1,797 handwritten digits of 8×8 pixels from scikit-learn, split by class (Alpaydin 1998).
 
     `seed` decides which are tested.
 

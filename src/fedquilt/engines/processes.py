@@ -47,6 +47,9 @@ def processes(workers: Count | None = None, start: Start | None = None) -> Engin
 
     `workers` is the number of cores unless given. `start` is how they are started: "fork" on Linux (ready at once),
     "spawn" elsewhere. Neither changes the result.
+
+    >>> processes(workers=2, start="fork")
+    ProcessEngine(workers=2, start='fork')
     """
     return ProcessEngine(workers or _cores(), start or ("fork" if sys.platform == "linux" else "spawn"))
 
@@ -159,7 +162,10 @@ class ProcessSession:
         process = context.Process(  # type: ignore[attr-defined]
             target=work, args=(self.federation, desk, theirs), daemon=True
         )
-        process.start()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of a fork when any thread exists. NumPy's idle ones do; a worker never uses them.
+            warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
+            process.start()
         theirs.close()
         return _Worker(process, ours, desk)
 

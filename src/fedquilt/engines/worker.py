@@ -33,7 +33,9 @@ class Desk:
 
 def work(federation: Federation, desk: Desk, pipe: Connection) -> None:
     """Do tasks until the pipe closes or the parent dies."""
+    # Ctrl-C reaches the whole group: the parent decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     with pinned():
         while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
@@ -13,9 +13,22 @@ from fedquilt.core.engine import Engine
 from fedquilt.core.federation import Federation
 from fedquilt.core.rng import torch_seeded
 from fedquilt.data.data import Data
-from fedquilt.errors import FedquiltError, SpecError
+from fedquilt.errors import FedquiltError, SpecError, told
 from fedquilt.experiment.spec import Spec
 from fedquilt.partition.partition import Partition
+
+RETURNS = {
+    "data": "a fedquilt.Data, as fedquilt.arrays(...) makes it",
+    "partition": "a fedquilt.Partition, as fedquilt.Partition.of(...) makes it",
+    "model": "a torch.nn.Module",
+    "method": "a method, as fedquilt.fed_avg(...) makes it",
+    "engine": "an engine, as fedquilt.inline() makes it",
+}
+
+
+@runtime_checkable
+class _Engine(Engine, Protocol):
+    """An engine, told by what it can do."""
 
 
 def build(spec: Spec) -> tuple[Federation, Engine]:
@@ -25,7 +38,7 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
     with torch_seeded(spec.options.seed, "initialise"):
         module = _made(spec, "model", nn.Module)
     algorithm = _made(spec, "method", Algorithm)
-    engine = _made(spec, "engine", object)
+    engine = _made(spec, "engine", _Engine)
     with _naming(spec, "model"):
         return Federation.of(module, data, partition, algorithm, spec.options.seed), engine
 
@@ -35,7 +48,7 @@ def _made(spec: Spec, table: str, kind: type[Any], **given: object) -> Any:
     with _naming(spec, table):
         made = part.function(**given, **part.arguments)
         if not isinstance(made, kind):
-            raise SpecError(f"'{part.name}' must return a {kind.__name__}, got {type(made).__name__}")
+            raise SpecError(f"name: '{part.name}' must return {RETURNS[table]}; got {type(made).__name__}")
     return made
 
 
@@ -47,4 +60,4 @@ def _naming(spec: Spec, table: str) -> Iterator[None]:
     except FedquiltError as error:
         raise SpecError(f"{where} {error}") from error
     except Exception as error:
-        raise SpecError(f"{where} {spec.parts[table].name} failed: {type(error).__name__}: {error}") from error
+        raise SpecError(f"{where} {spec.parts[table].name} failed: {told(error)}") from error

@@ -55,6 +55,14 @@ class RunFolder:
         write_whole(self.path / "environment.json", (json.dumps(environment, indent=2) + "\n").encode())
         write_whole(self.spec, spec.encode())
 
+    def abandon(self) -> None:
+        """Remove what `begin` wrote, for a run that could not start."""
+        for name in ("spec.toml", "environment.json", ".lock"):
+            (self.path / name).unlink(missing_ok=True)
+        for folder in (self.path / "checkpoints", self.path):
+            if folder.exists() and not any(folder.iterdir()):
+                folder.rmdir()
+
     def history(self) -> History:
         """Read the records of the rounds so far; a line that a crash left unfinished ends the reading."""
         records: list[dict[str, Any]] = []

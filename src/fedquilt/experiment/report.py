@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedquilt.errors import SpecError
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_curves
 from fedquilt.experiment.summary import quiet_summary
@@ -36,10 +37,29 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
     """Compare runs in a table and a plot, and save both in `out`.
 
     `target` is an accuracy; unless given, it is 95% of the best accuracy that any of the runs reached.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from torch import nn
+    >>> from fedquilt import arrays, fed_avg, fed_avg_m, iid, inline, train
+    >>> x = np.random.default_rng(0).normal(size=(60, 2))
+    >>> y = (x[:, 0] > 0).astype("int64")
+    >>> data, held = arrays(x[:40], y[:40], x[40:], y[40:]), iid(y[:40], clients=4)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for method in (fed_avg(lr=0.5), fed_avg_m(lr=0.5)):
+    ...         _ = train(nn.Linear(2, 2), data, held, method, 2, engine=inline(), out=f"{folder}/{method.name}")
+    ...     done = report([f"{folder}/fed_avg", f"{folder}/fed_avg_m"], out=f"{folder}/report")
+    >>> [row[0] for row in done.rows], [file.name for file in done.files]
+    (['fed_avg', 'fed_avg_m'], ['curves.png', 'report.md'])
     """
-    folders = [RunFolder(Path(path)) for path in paths]
+    if target is not None and not 0 < target <= 1:
+        raise SpecError(f"target: must be an accuracy above 0, at most 1, as in 0.97; got {target:g}")
+    folders = [RunFolder(path) for path in dict.fromkeys(Path(path) for path in paths)]
     summaries = [quiet_summary(folder.path) for folder in folders]
-    histories = {folder.path.name: folder.history() for folder in folders}
+    named = len({folder.path.name for folder in folders}) == len(folders)
+    histories = {
+        folder.path.name if named and folder.path.name else str(folder.path): folder.history() for folder in folders
+    }
     best = max((history.best[1] for history in histories.values() if history.best), default=0.0)
     goal = target if target is not None else round(0.95 * best, 3)
     rows: list[tuple[str, ...]] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedquilt.core.engine import Engine
 from fedquilt.core.federation import Federation
-from fedquilt.errors import RunError, SpecError
+from fedquilt.errors import FedquiltError, RunError, SpecError
 from fedquilt.experiment.build import build
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.folder import RunFolder
@@ -29,7 +29,7 @@ class Run:
 
 
 def run(
-    spec: str | Path | Mapping[str, Any],
+    spec: str | Path | Mapping[str, Any] | Spec,
     sets: Iterable[str] = (),
     out: str | Path | None = None,
     watcher: Watcher | None = None,
@@ -37,8 +37,22 @@ def run(
     """Run a spec (a file, or its tables) and return the result; `sets` are changes such as "method.lr=0.05".
 
     Without `out`, the folder is `runs/<name of the spec>`, with a number behind it if that is taken.
+
+    >>> import tempfile
+    >>> tables = {
+    ...     "run": {"rounds": 2},
+    ...     "data": {"name": "digits"},
+    ...     "partition": {"name": "iid", "clients": 10},
+    ...     "model": {"name": "softmax_regression", "inputs": 64},
+    ...     "method": {"name": "fed_avg"},
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ended = run(tables, ["method.lr=0.5"], out=folder)
+    ...     more = resume(folder, rounds=3)
+    >>> len(ended.result.history), len(more.result.history)
+    (2, 3)
     """
-    checked = _from_tables(spec, sets) if isinstance(spec, Mapping) else load_spec(spec, sets)
+    checked = _checked(spec, sets)
     if "sweep" in checked.free:
         raise SpecError(f"{checked.source}: [sweep]: this spec describes many runs; use `fedquilt sweep`")
     folder = RunFolder(Path(out) if out is not None else _free_folder(checked))
@@ -48,19 +62,32 @@ def run(
             "or choose another folder"
         )
     with folder.locked():
-        federation, engine = build(checked)
+        # The spec is written first: from then on a run that is killed can be resumed.
         folder.begin(checked.to_toml(), environment())
+        try:
+            federation, engine = build(checked)
+        except FedquiltError:
+            folder.abandon()
+            raise
         return _finished(folder, federation, engine, checked, watcher)
 
 
 def resume(path: str | Path, rounds: int | None = None, watcher: Watcher | None = None) -> Run:
-    """Go on with a run from its newest good checkpoint; `rounds` makes it longer (or shorter)."""
+    """Go on with a run from its newest good checkpoint; `rounds` makes it longer.
+
+    >>> resume("runs/nothing-here")
+    Traceback (most recent call last):
+    fedquilt.errors.RunError: runs/nothing-here: holds no run (there is no spec.toml in it)
+    """
     folder = RunFolder(Path(path))
     spec = read_spec(folder)
     if rounds is not None:
         tables = spec.resolved()
         assign(tables, f"run.rounds={rounds}")
         spec = check_spec(tables, source=str(folder.spec))
+        done = len(folder.history())
+        if rounds < done:
+            raise RunError(f"{folder.path}: has {done} rounds already; ask for more to make it longer")
     with folder.locked():
         federation, engine = build(spec)
         if rounds is not None:
@@ -72,7 +99,10 @@ def read_spec(folder: RunFolder) -> Spec:
     """Read the resolved spec of a run folder."""
     if not folder.spec.exists():
         raise RunError(f"{folder.path}: holds no run (there is no {folder.spec.name} in it)")
-    tables = tomllib.loads(folder.spec.read_text(encoding="utf-8"))
+    try:
+        tables = tomllib.loads(folder.spec.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RunError(f"{folder.spec}: is damaged: {error}") from None
     if not tables:
         raise RunError(f"{folder.path}: is a run from Python; call fedquilt.train(…, out=…) again to go on with it")
     return check_spec(tables, source=str(folder.spec))
@@ -85,8 +115,12 @@ def _finished(folder: RunFolder, federation: Federation, engine: Engine, spec: S
     return Run(folder.path, result)
 
 
-def _from_tables(tables: Mapping[str, Any], sets: Iterable[str]) -> Spec:
-    changed = copy.deepcopy(dict(tables))
+def _checked(spec: str | Path | Mapping[str, Any] | Spec, sets: Iterable[str]) -> Spec:
+    if isinstance(spec, Spec):
+        return spec
+    if isinstance(spec, str | Path):
+        return load_spec(spec, sets)
+    changed = copy.deepcopy(dict(spec))
     for assignment in sets:
         assign(changed, assignment)
     return check_spec(changed)

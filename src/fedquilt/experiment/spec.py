@@ -16,6 +16,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -90,26 +91,41 @@ class Spec:
     def resolved(self) -> Table:
         """Return the spec with every default filled in, as it is written into the run folder."""
         tables = {name: {"name": part.name, **part.arguments} for name, part in self.parts.items()}
-        return {
-            name: _without_none(table) for name, table in {"run": asdict(self.options), **tables, **self.free}.items()
-        }
+        return {name: _given(table) for name, table in {"run": asdict(self.options), **tables, **self.free}.items()}
 
     def to_toml(self) -> str:
         """Write the resolved spec."""
-        return tomli_w.dumps(self.resolved())
+        try:
+            return tomli_w.dumps(self.resolved())
+        except TypeError as error:
+            raise SpecError(
+                f"{self.source}: cannot be written as TOML: {error}; pass such values to fedquilt.train instead"
+            ) from None
 
 
 def load_spec(path: str | Path, sets: Iterable[str] = ()) -> Spec:
-    """Read a spec from a file, change it by `key=value` assignments, and check it."""
+    """Read a spec from a file, change it by `key=value` assignments, and check it.
+
+    >>> import tempfile
+    >>> from fedquilt.experiment.template import TEMPLATE
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "first.toml"
+    ...     _ = path.write_text(TEMPLATE)
+    ...     spec = load_spec(path, ["method.lr=0.05"])
+    >>> spec.options.rounds, spec.parts["method"].name, spec.parts["method"].arguments["lr"]
+    (50, 'fed_avg_m', 0.05)
+    """
     path = Path(path)
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file; `fedquilt new {path}` writes a spec to start from") from None
     except IsADirectoryError:
         raise SpecError(f"{path}: is a folder; give a spec file (or use `fedquilt resume {path}` for a run)") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read: {error}") from None
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: is not text in UTF-8 (byte {error.start}); save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{path}: is not valid TOML: {error}") from None
     for assignment in sets:
@@ -150,12 +166,14 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
     """Check a spec's tables and fill in defaults; `folder` is where the user's own functions are looked for."""
     known = ["run", *REGISTRIES, *FREE]
     for name, table in tables.items():
+        if name not in known and not isinstance(table, dict):
+            raise SpecError(f"{source}: {name}: stands in no table; write it below one, such as [run] or [method]")
         if name not in known:
             raise SpecError(f"{source}: [{name}]: unknown table; {nearest(name, known)}")
         if not isinstance(table, dict):
             raise SpecError(f"{source}: {name}: must be a table, [{name}], got {table!r}")
     options = _options(tables, source)
-    home = Path(options.import_from) if options.import_from else folder
+    home = ((folder or Path.cwd()) / options.import_from) if options.import_from else folder
     parts = {}
     for name, known_parts in REGISTRIES.items():
         table = tables.get(name, {"name": "processes"} if name == "engine" else None)
@@ -188,7 +206,9 @@ def _part(table_name: str, table: Table, known: Registry, source: str, home: Pat
         own = 'or the import path of your own, "module:function"'
         raise SpecError(f"{where} name: no {known.kind} is called '{name}'; {nearest(name, known)}; {own}")
     arguments = {key: value for key, value in table.items() if key != "name"}
-    return Part(name, function, _checked(function, arguments, source, table_name))
+    checked = _checked(function, arguments, source, table_name)
+    # A default of the user's own that TOML has no form for, such as a class, is left to the function.
+    return Part(name, function, {key: value for key, value in checked.items() if key in arguments or _in_toml(value)})
 
 
 def _checked(function: Callable[..., object], arguments: Table, source: str, table: str) -> Table:
@@ -199,5 +219,14 @@ def _checked(function: Callable[..., object], arguments: Table, source: str, tab
         raise SpecError("\n".join(lines)) from None
 
 
-def _without_none(table: Table) -> Table:
-    return {key: value for key, value in table.items() if value is not None}
+def _in_toml(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_in_toml(item) for item in value)
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _in_toml(item) for key, item in value.items())
+    return value is None or isinstance(value, bool | int | float | str | date | time | Path)
+
+
+def _given(table: Table) -> Table:
+    """Leave out what is not given: TOML has no null; and write paths as text."""
+    return {key: str(value) if isinstance(value, Path) else value for key, value in table.items() if value is not None}

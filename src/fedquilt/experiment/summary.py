@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import tomllib
 import warnings
 from collections import Counter
@@ -13,11 +15,31 @@ from fedquilt.experiment.folder import RunFolder
 
 
 def summary(path: str | Path) -> dict[str, Any]:
-    """Describe a run: its state, rounds, accuracy, best, the digest of its model, and what was left out."""
+    """Describe a run: its state, rounds, accuracy, best, the digest of its model, and what was left out.
+
+    >>> import tempfile
+    >>> from fedquilt import run
+    >>> spec = {
+    ...     "run": {"rounds": 2},
+    ...     "data": {"name": "digits"},
+    ...     "partition": {"name": "iid", "clients": 10},
+    ...     "model": {"name": "softmax_regression", "inputs": 64},
+    ...     "method": {"name": "fed_avg"},
+    ...     "engine": {"name": "inline"},
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ended = run(spec, out=folder)
+    ...     about = summary(folder)
+    >>> about["state"], about["round"], about["digest"] == ended.result.digest
+    ('finished', 2, True)
+    """
     folder = RunFolder(Path(path))
     if not folder.spec.exists():
         raise RunError(f"{folder.path}: holds no run (there is no {folder.spec.name} in it)")
-    spec = tomllib.loads(folder.spec.read_text(encoding="utf-8"))
+    try:
+        spec = tomllib.loads(folder.spec.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RunError(f"{folder.spec}: is damaged: {error}") from None
     history = folder.history()
     options = spec.get("run", {})
     latest = folder.latest()
@@ -61,3 +83,22 @@ def quiet_summary(path: str | Path) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return summary(path)
+
+
+def as_json(value: object) -> str:
+    """Write JSON that every reader takes: infinity and NaN, which JSON lacks, as text, and dates too.
+
+    >>> print(as_json({"batch": float("inf")}))
+    {
+      "batch": "inf"
+    }
+    """
+    return json.dumps(_finite(value), indent=2, allow_nan=False, default=str)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

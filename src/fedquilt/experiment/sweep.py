@@ -13,18 +13,17 @@ Every point of the grid has a run folder of its own; points that are finished ar
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedquilt.errors import SpecError
+from fedquilt.errors import RunError, SpecError
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.run import resume, run
+from fedquilt.experiment.run import read_spec, resume, run
 from fedquilt.experiment.spec import Spec, Table, check_spec, load_spec, put
-from fedquilt.experiment.summary import quiet_summary
+from fedquilt.experiment.summary import as_json, quiet_summary
 from fedquilt.experiment.training import Watcher
 
 Announce = Callable[[str, int, int], Watcher | None]
@@ -64,16 +63,27 @@ class Sweep:
 def sweep(
     spec: str | Path, sets: Iterable[str] = (), out: str | Path | None = None, announce: Announce | None = None
 ) -> Sweep:
-    """Run every point of a spec's `[sweep]` that is not finished, and write `results.json` beside the runs."""
+    """Run every point of a spec's `[sweep]` that is not finished, and write `results.json` beside the runs.
+
+    >>> import tempfile
+    >>> from fedquilt.experiment.template import TEMPLATE
+    >>> grid = TEMPLATE + '[sweep]\\n"method.lr" = [0.01, 0.1]\\n'
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "rates.toml"
+    ...     _ = path.write_text(grid)
+    ...     done = sweep(path, ["run.rounds=1", "engine.name=inline"], out=f"{folder}/rates")
+    >>> [point.name for point in done.points], done.results.name
+    (['lr=0.01', 'lr=0.1'], 'results.json')
+    """
     checked = load_spec(spec, sets)
     folder = Path(out) if out is not None else Path("runs") / Path(spec).stem
     grid = list(_grid(checked))
-    target = checked.free.get("published", {}).get("target")
+    target = _target(checked)
     interrupted = False
-    for number, (name, tables) in enumerate(grid, start=1):
+    for number, (name, point) in enumerate(grid, start=1):
         if interrupted:
             break
-        interrupted = _run_point(folder / name, tables, announce, name, number, len(grid))
+        interrupted = _run_point(folder / name, point, announce, name, number, len(grid))
     points = [
         _point(folder / name, name, values, target) for (name, _), values in zip(grid, _values(checked), strict=True)
     ]
@@ -83,13 +93,35 @@ def sweep(
     return done
 
 
-def _run_point(folder: Path, tables: Table, announce: Announce | None, name: str, number: int, total: int) -> bool:
+def _run_point(folder: Path, spec: Spec, announce: Announce | None, name: str, number: int, total: int) -> bool:
     exists = RunFolder(folder).spec.exists()
+    if exists:
+        _require_same(folder, spec)
     if exists and quiet_summary(folder)["state"] == "finished":
         return False
     watcher = announce(name, number, total) if announce is not None else None
-    ended = resume(folder, watcher=watcher) if exists else run(tables, out=folder, watcher=watcher)
+    ended = resume(folder, watcher=watcher) if exists else run(spec, out=folder, watcher=watcher)
     return ended.result.interrupted
+
+
+def _require_same(folder: Path, spec: Spec) -> None:
+    """Refuse to take a run made with other settings for a point of this sweep."""
+    before, now = read_spec(RunFolder(folder)).resolved(), spec.resolved()
+    for name in ("run", *(name for name in now if name not in ("run", "engine"))):  # any engine gives the same bits
+        for key in sorted((before[name] | now[name]).keys() - {"checkpoint_seconds", "import_from"}):
+            old, new = before[name].get(key), now[name].get(key)
+            if old != new:
+                raise RunError(
+                    f"{folder}: holds a run with other settings ([{name}] {key} is {old!r} there, {new!r} in the spec); "
+                    "delete it, or choose another folder with --out"
+                )
+
+
+def _target(spec: Spec) -> float | None:
+    target = spec.free.get("published", {}).get("target")
+    if target is None or (isinstance(target, int | float) and 0 < target <= 1):
+        return target
+    raise SpecError(f"{spec.source}: [published] target: must be an accuracy above 0, at most 1, got {target!r}")
 
 
 def _values(spec: Spec) -> Iterator[dict[str, Any]]:
@@ -97,21 +129,24 @@ def _values(spec: Spec) -> Iterator[dict[str, Any]]:
     if not axes:
         raise SpecError(f'{spec.source}: [sweep]: the table is missing; write for example: "method.lr" = [0.05, 0.1]')
     for key, values in axes.items():
-        if not isinstance(values, list) or not values:
-            raise SpecError(f'{spec.source}: [sweep] "{key}": must be a list of values, got {values!r}')
+        if isinstance(values, dict):
+            inner = next(iter(values), "key")
+            raise SpecError(f'{spec.source}: [sweep] {key}.{inner}: write the key in quotes, "{key}.{inner}"')
         if "." not in key:
             raise SpecError(f'{spec.source}: [sweep] {key}: write the table too, in quotes, as in "method.{key}"')
+        if not isinstance(values, list) or not values:
+            raise SpecError(f'{spec.source}: [sweep] "{key}": must be a list of values, got {values!r}')
     for chosen in itertools.product(*axes.values()):
         yield dict(zip(axes, chosen, strict=True))
 
 
-def _grid(spec: Spec) -> Iterator[tuple[str, Table]]:
+def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
     for values in _values(spec):
         tables = {name: dict(table) for name, table in spec.resolved().items() if name not in ("sweep", "published")}
         for key, value in values.items():
             put(tables, key, value)
-        check_spec(tables, source=spec.source)
-        yield ",".join(f"{key.partition('.')[2]}={value}" for key, value in values.items()), tables
+        name = ",".join(f"{key.partition('.')[2]}={value}" for key, value in values.items())
+        yield name, check_spec(tables, source=spec.source)
 
 
 def _point(folder: Path, name: str, values: dict[str, Any], target: float | None) -> Point:
@@ -129,4 +164,4 @@ def _write(done: Sweep) -> None:
         "points": [vars(point) for point in done.points],
     }
     done.results.parent.mkdir(parents=True, exist_ok=True)
-    done.results.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    done.results.write_text(as_json(content) + "\n", encoding="utf-8")

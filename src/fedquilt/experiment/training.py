@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from torch import nn
 
 from fedquilt.arguments import check
 from fedquilt.core.algorithm import Algorithm
+from fedquilt.core.describe import describe
 from fedquilt.core.driver import Record, rounds
 from fedquilt.core.engine import Engine
 from fedquilt.core.federation import Federation
@@ -139,6 +141,7 @@ def execute(
             )
             for state, record in steps:
                 history.records.append(record)
+                _warn_once(history)
                 done = state.round == options.rounds or _reached(history, options)
                 if keeper is not None:
                     keeper.keep(state, store, record, now=done)
@@ -155,11 +158,29 @@ def execute(
 
 def fingerprint(federation: Federation) -> str:
     """Return a digest of what must not change between a run and its resumption."""
-    sha = hashlib.sha256(repr((federation.seed, federation.layout, federation.algorithm.name)).encode())
-    for array in (federation.partition.indices, federation.partition.offsets):
-        sha.update(array.tobytes())
+    sha = hashlib.sha256(f"{federation.seed} {describe(federation.algorithm)}".encode())
     sha.update(federation.layout.digest(federation.initial).encode())
+    for array in (federation.partition.indices, federation.partition.offsets):
+        sha.update(array.data)
+    for split in (federation.data.train, federation.data.test):
+        sha.update(split.x.contiguous().numpy().data)
+        sha.update(split.y.contiguous().numpy().data)
     return sha.hexdigest()
+
+
+def _warn_once(history: History) -> None:
+    record = history.records[-1]
+    if not record["dropped"] or any(before["dropped"] for before in history.records[:-1]):
+        return
+    first, count = record["dropped"][0], len(record["dropped"])
+    others = f" (and {count - 1} more)" if count > 1 else ""
+    effect = "" if record["applied"] else "; nobody was left and the model stays as it was"
+    warnings.warn(
+        f"client {first['client']} was left out of round {record['round']}{others}: {first['reason']}{effect}. "
+        "Later ones are in the metrics.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def _reached(history: History, options: Options) -> bool:
@@ -176,7 +197,7 @@ def _restored(
     state, store, saved = latest
     if saved.get("federation") != about["federation"]:
         raise RunError(
-            f"{folder.path}: holds a run of another federation (model, partition, method or seed differ); "
+            f"{folder.path}: holds a run of another federation (model, data, partition, method or seed differ); "
             "choose another folder"
         )
     return state, store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -42,8 +43,8 @@ class History:
 
     @property
     def loss(self) -> list[float]:
-        """Test loss after those rounds."""
-        return [record["loss"] for record in self._evaluated()]
+        """Test loss after those rounds; NaN where it overflowed."""
+        return [math.nan if record["loss"] is None else record["loss"] for record in self._evaluated()]
 
     @property
     def best(self) -> tuple[int, float] | None:

@@ -34,7 +34,7 @@ class CharLSTM(nn.Module):
 
 @models.register
 def char_lstm(vocabulary: Count = 90, embedding: Count = 8, hidden: Count = 256, layers: Count = 2) -> nn.Module:
-    """Return a character-level LSTM that predicts at every place, 822,570 parameters by default (McMahan 2017).
+    """A character-level LSTM that predicts at every place, 822,570 parameters by default (McMahan 2017).
 
     >>> import torch
     >>> model = char_lstm(vocabulary=90)

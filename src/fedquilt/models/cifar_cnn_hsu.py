@@ -14,7 +14,7 @@ from fedquilt.registry import models
 
 @models.register
 def cifar_cnn_hsu(classes: Count = 10) -> nn.Module:
-    """Return two 5×5 convolutions (64, 64) and layers of 384 and 192, 1,756,426 parameters by default (Hsu 2020).
+    """Two 5×5 convolutions (64, 64) and layers of 384 and 192, 1,756,426 parameters by default (Hsu 2020).
 
     >>> import torch
     >>> model = cifar_cnn_hsu()

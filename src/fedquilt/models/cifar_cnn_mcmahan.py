@@ -20,7 +20,7 @@ from fedquilt.registry import models
 
 @models.register
 def cifar_cnn_mcmahan(classes: Count = 10, init: Literal["tutorial", "torch"] = "tutorial") -> nn.Module:
-    """Return the TensorFlow tutorial's CIFAR network on 24×24 crops, 1,068,298 parameters by default (McMahan 2017).
+    """The TensorFlow tutorial's CIFAR network on 24×24 crops, 1,068,298 parameters by default (McMahan 2017).
 
     `init` chooses the starting values: the tutorial's (weights from normal distributions cut at two standard
     deviations, biases 0 or 0.1) or PyTorch's own.

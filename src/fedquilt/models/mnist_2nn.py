@@ -13,7 +13,7 @@ from fedquilt.registry import models
 
 @models.register
 def mnist_2nn(inputs: Count = 784, hidden: Count = 200, classes: Count = 10) -> nn.Module:
-    """Return a perceptron with two hidden ReLU layers, 199,210 parameters by default (McMahan 2017).
+    """A perceptron with two hidden ReLU layers, 199,210 parameters by default (McMahan 2017).
 
     >>> import torch
     >>> model = mnist_2nn()

@@ -15,7 +15,7 @@ from fedquilt.registry import models
 
 @models.register
 def mnist_cnn(classes: Count = 10) -> nn.Module:
-    """Return two 5×5 convolutions (32, 64) and a layer of 512, 1,663,370 parameters by default (McMahan 2017).
+    """Two 5×5 convolutions (32, 64) and a layer of 512, 1,663,370 parameters by default (McMahan 2017).
 
     The input is (N, 1, 28, 28); (N, 28, 28) and (N, 784) are taken as well.
 

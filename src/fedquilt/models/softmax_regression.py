@@ -10,7 +10,7 @@ from fedquilt.registry import models
 
 @models.register
 def softmax_regression(inputs: Count = 784, classes: Count = 10) -> nn.Module:
-    """Return one linear layer on the flattened input.
+    """One linear layer on the flattened input.
 
     >>> import torch
     >>> softmax_regression(inputs=64)(torch.zeros(2, 1, 8, 8)).shape

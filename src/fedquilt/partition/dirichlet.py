@@ -32,7 +32,7 @@ from pydantic import Field
 from fedquilt.arguments import Count, Seed
 from fedquilt.core.rng import generator
 from fedquilt.errors import SpecError
-from fedquilt.partition.labels import Labels, require_one_each
+from fedquilt.partition.labels import Labels, require_classes, require_one_each
 from fedquilt.partition.partition import Indices, Partition
 from fedquilt.partition.sizes import even_sizes
 from fedquilt.registry import partitions
@@ -81,6 +81,7 @@ def dirichlet(
 
 
 def _sizes(labels: npt.NDArray[np.integer], clients: int, examples: int | None) -> Indices:
+    require_classes(labels)
     require_one_each(labels, clients)
     if examples is None:
         return even_sizes(len(labels), clients)

@@ -13,13 +13,24 @@ from fedquilt.errors import SpecError
 
 
 def _labels(value: object) -> npt.NDArray[np.integer[Any]]:
-    if isinstance(value, np.ndarray) and value.ndim == 1 and np.issubdtype(value.dtype, np.integer):
+    if isinstance(value, np.ndarray) and value.ndim >= 1 and np.issubdtype(value.dtype, np.integer):
         return value
-    raise PydanticCustomError("plain", "must be a NumPy array of whole numbers with one dimension")
+    raise PydanticCustomError("plain", "must be a NumPy array of whole numbers, one row an example")
 
 
 Labels = Annotated[npt.NDArray[np.integer[Any]], PlainValidator(_labels)]
-"""One whole number an example. The array is passed on as it is, never copied."""
+"""One row an example: its class, or the targets of a sequence. The array is passed on as it is, never copied."""
+
+
+def require_classes(labels: npt.NDArray[np.integer[Any]]) -> None:
+    """Raise a SpecError if examples have no single class.
+
+    >>> require_classes(np.zeros((3, 80), dtype=np.int64))
+    Traceback (most recent call last):
+    fedquilt.errors.SpecError: needs one class an example, but the labels of this data set have the shape (3, 80)
+    """
+    if labels.ndim != 1:
+        raise SpecError(f"needs one class an example, but the labels of this data set have the shape {labels.shape}")
 
 
 def require_one_each(labels: npt.NDArray[np.integer[Any]], clients: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from fedquilt.arguments import Count, Seed
 from fedquilt.core.rng import generator
 from fedquilt.errors import SpecError
-from fedquilt.partition.labels import Labels
+from fedquilt.partition.labels import Labels, require_classes
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
 from fedquilt.registry import partitions
@@ -29,6 +29,7 @@ def shards(labels: Labels, clients: Count, shards: Count = 2, seed: Seed = 0) ->
     >>> sorted(labels[held.client(0)].tolist() + labels[held.client(1)].tolist()), held.sizes.tolist()
     ([0, 0, 1, 1, 2, 2, 3, 3], [4, 4])
     """
+    require_classes(labels)
     count = clients * shards
     if count > len(labels):
         raise SpecError(

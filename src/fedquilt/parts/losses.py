@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-IGNORED = -100
-"""A target that does not count: padding in a sequence."""
+from fedquilt.core.loss import IGNORED
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:

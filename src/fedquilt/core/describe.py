@@ -1,0 +1,28 @@
+"""Values as text that is the same in every process: for telling whether two runs are of the same thing."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import Any
+
+
+def describe(value: Any) -> str:
+    """Write a value, a function with its bound arguments, or a record of such, without addresses.
+
+    >>> from fedquilt.parts.selection import uniform
+    >>> describe(uniform(0.1))
+    'fedquilt.parts.selection._uniform(0.1)'
+    """
+    if isinstance(value, partial):
+        bound = [describe(part) for part in value.args]
+        named = [f"{key}={describe(part)}" for key, part in sorted(value.keywords.items())]
+        return f"{describe(value.func)}({', '.join([*bound, *named])})"
+    if is_dataclass(value) and not isinstance(value, type):
+        inside = [f"{field.name}={describe(getattr(value, field.name))}" for field in fields(value)]
+        return f"{type(value).__qualname__}({', '.join(inside)})"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(describe(part) for part in value)}]"
+    if callable(value):
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    return repr(value)

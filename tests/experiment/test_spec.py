@@ -1,0 +1,338 @@
+"""Specs: defaults, changes from the command line, the way into the run folder and back, and the user's own parts."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedquilt
+from fedquilt.errors import SpecError
+from fedquilt.experiment.build import build
+from fedquilt.experiment.spec import assign, check_spec, load_spec
+from fedquilt.experiment.template import TEMPLATE
+
+SPEC: dict[str, dict[str, Any]] = {
+    "run": {"rounds": 2},
+    "data": {"name": "digits"},
+    "partition": {"name": "dirichlet", "clients": 10, "alpha": 0.5},
+    "model": {"name": "softmax_regression", "inputs": 64},
+    "method": {"name": "fed_avg", "fraction": 0.2},
+}
+
+
+def changed(**tables: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return copy.deepcopy(SPEC) | tables
+
+
+# Defaults, and the round trip through a file
+
+
+def test_defaults_are_filled_in() -> None:
+    resolved = check_spec(SPEC).resolved()
+    assert resolved["run"] == {
+        "rounds": 2,
+        "seed": 0,
+        "eval_every": 1,
+        "train_loss": False,
+        "checkpoint_seconds": 10.0,
+    }
+    assert resolved["engine"] == {"name": "processes"}
+    assert resolved["data"] == {"name": "digits", "test_fraction": 0.2, "seed": 0}
+    assert resolved["partition"]["prior"] == "uniform"
+    assert (resolved["method"]["lr"], resolved["method"]["batch"]) == (0.1, 10)
+    assert list(resolved) == ["run", "data", "partition", "model", "method", "engine"]
+
+
+def test_what_is_given_is_not_changed() -> None:
+    tables = changed()
+    check_spec(tables)
+    assert tables == SPEC
+
+
+def test_resolved_spec_comes_back_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "first.toml"
+    path.write_text(TEMPLATE.format(name=path) + '[sweep]\n"method.lr" = [0.1, 0.2]\n[published]\n"Table 1" = 87\n')
+    first = load_spec(path, ["method.batch=inf", "partition.alpha=inf", "run.stop_at=0.9"])
+    path.write_text(first.to_toml())
+    again = load_spec(path)
+    assert again.resolved() == first.resolved()
+    assert again.to_toml() == first.to_toml()
+    assert again.parts["method"].arguments["batch"] == math.inf
+
+
+positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+
+
+@given(
+    lr=positive,
+    fraction=st.floats(0, 1),
+    batch=st.integers(1, 2**40) | st.just(math.inf),
+    alpha=st.floats(min_value=0, allow_nan=False),
+    seed=st.integers(0, 2**63 - 1),
+    seconds=st.floats(min_value=0, allow_infinity=False),
+)
+def test_numbers_come_back_to_the_last_bit(
+    lr: float, fraction: float, batch: float, alpha: float, seed: int, seconds: float
+) -> None:
+    tables = changed(
+        run={"rounds": 1, "seed": seed, "checkpoint_seconds": seconds},
+        partition={"name": "dirichlet", "clients": 3, "alpha": alpha, "seed": seed},
+        method={"name": "fed_avg", "lr": lr, "fraction": fraction, "batch": batch},
+    )
+    first = check_spec(tables)
+    again = check_spec(tomllib.loads(first.to_toml()))
+    assert again.resolved() == first.resolved()
+    method = again.parts["method"].arguments
+    assert (method["lr"], method["fraction"], method["batch"]) == (lr, fraction, batch)
+    assert (again.options.seed, again.parts["partition"].arguments["alpha"]) == (seed, alpha)
+
+
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_text_comes_back(text: str) -> None:
+    first = check_spec(changed(published={text: text}))
+    assert tomllib.loads(first.to_toml())["published"] == {text: text}
+
+
+def test_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "windows.toml"
+    path.write_text(check_spec(SPEC).to_toml(), encoding="utf-8-sig")
+    assert load_spec(path).resolved() == check_spec(SPEC).resolved()
+
+
+def test_values_without_a_form_in_toml_are_refused() -> None:
+    """They can come from Python only, and a run that could not be resumed must not start."""
+    tables = changed(model={"name": "builtins:dict", "activation": math.sqrt})
+    with pytest.raises(SpecError, match=r"cannot be written as TOML.*fedquilt\.train"):
+        check_spec(tables).to_toml()
+
+
+# Changes from the command line
+
+
+@pytest.mark.parametrize(
+    ("assignment", "value"),
+    [
+        ("method.lr=0.05", 0.05),
+        ("method.lr = 1e-3 ", 1e-3),
+        ("method.epochs=5", 5),
+        ("method.batch=inf", math.inf),
+        ("method.reshuffle=false", False),
+        ("method.name=fed_sgd", "fed_sgd"),
+        ('method.name="fed_sgd"', "fed_sgd"),
+        ("method.name=my_methods:mine", "my_methods:mine"),
+        ("method.rates=[0.1, 0.2]", [0.1, 0.2]),
+        ("method.note=a=b", "a=b"),
+        ("method.note=", ""),
+    ],
+)
+def test_assignments(assignment: str, value: object) -> None:
+    tables: dict[str, Any] = {"method": {"lr": 0.1}}
+    assign(tables, assignment)
+    key = assignment.partition("=")[0].strip().removeprefix("method.")
+    assert tables["method"][key] == value
+    assert type(tables["method"][key]) is type(value)
+
+
+@given(st.floats(allow_nan=False) | st.integers(-(2**63), 2**63 - 1))
+def test_numbers_are_assigned_to_the_last_bit(value: float) -> None:
+    tables: dict[str, Any] = {}
+    assign(tables, f"method.lr={value!r}")
+    assert tables == {"method": {"lr": value}}
+
+
+def test_assignments_can_add_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "spec.toml"
+    path.write_text(check_spec(SPEC).to_toml())
+    spec = load_spec(path, ["engine.name=inline", "run.rounds=7", "run.rounds=8"])
+    assert (spec.parts["engine"].name, spec.options.rounds) == ("inline", 8)
+
+
+# The user's own parts, from files beside the spec
+
+OWN = """
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+import fedquilt
+
+
+class Net(nn.Module):
+    def __init__(self, hidden: int, activation=nn.Tanh, shape: tuple[int, int] = (8, 8)):
+        super().__init__()
+        inputs = shape[0] * shape[1]
+        layers = nn.Linear(inputs, hidden), activation(), nn.Linear(hidden, 2)
+        self.layers = nn.Sequential(nn.Flatten(), *layers)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def halves(folder: Path, count: int = 40):
+    assert isinstance(folder, Path)
+    x = np.random.default_rng(0).normal(size=(count, 8, 8))
+    y = (x[:, 0, 0] > 0).astype("int64")
+    return fedquilt.arrays(x[:-10], y[:-10], x[-10:], y[-10:], name="halves")
+
+
+def odd_and_even(labels):
+    everyone = np.arange(len(labels))
+    return fedquilt.Partition.of([everyone[::2], everyone[1::2]])
+
+
+def gentle(factor: float = 0.1):
+    return fedquilt.fed_avg(lr=factor, fraction=1.0)
+"""
+
+
+@pytest.fixture
+def own_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "own_federation", raising=False)
+    (tmp_path / "own_federation.py").write_text(OWN)
+    path = tmp_path / "own.toml"
+    path.write_text(
+        """
+        [run]
+        rounds = 2
+        [data]
+        name = "own_federation:halves"
+        folder = "anywhere"
+        [partition]
+        name = "own_federation:odd_and_even"
+        [model]
+        name = "own_federation:Net"
+        hidden = 3
+        shape = [8, 8]
+        [method]
+        name = "own_federation:gentle"
+        [engine]
+        name = "inline"
+        """
+    )
+    return path
+
+
+def test_own_parts_are_found_beside_the_spec(own_spec: Path) -> None:
+    federation, _ = build(load_spec(own_spec))
+    assert federation.data.name == "halves"
+    assert federation.partition.sizes.tolist() == [15, 15]
+    assert federation.partition.client(0).tolist() == list(range(0, 30, 2))
+    assert federation.layout.size == 64 * 3 + 3 + 3 * 2 + 2
+    assert federation.algorithm.name == "fed_avg"
+
+
+def test_own_parts_are_written_as_toml_and_found_again(own_spec: Path) -> None:
+    spec = load_spec(own_spec)
+    again = check_spec(tomllib.loads(spec.to_toml()))
+    assert again.options.import_from == str(own_spec.parent)
+    assert again.resolved()["data"] == {"name": "own_federation:halves", "folder": "anywhere", "count": 40}
+    assert "activation" not in again.resolved()["model"], "a class has no form in TOML, and is the default anyway"
+    assert again.to_toml() == spec.to_toml()
+
+
+def test_run_of_own_parts_can_be_resumed_from_elsewhere(
+    own_spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = fedquilt.run(own_spec, ["run.rounds=3"], out=tmp_path / "whole")
+    fedquilt.run(own_spec, out=tmp_path / "part")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert fedquilt.resume(tmp_path / "part", rounds=3).result.digest == whole.result.digest
+
+
+def test_folder_to_import_from_is_beside_the_spec(own_spec: Path) -> None:
+    deeper = own_spec.parent / "deeper"
+    deeper.mkdir()
+    spec = deeper / "own.toml"
+    spec.write_text(own_spec.read_text().replace("rounds = 2", 'rounds = 2\nimport_from = ".."'))
+    assert load_spec(spec).parts["model"].name == "own_federation:Net"
+
+
+# The run folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> fedquilt.Run:
+    tables = changed(
+        run={"rounds": 3, "eval_every": 2, "train_loss": True, "seed": 5, "checkpoint_seconds": 0.0},
+        engine={"name": "inline"},
+    )
+    return fedquilt.run(tables, out=tmp_path_factory.mktemp("runs") / "finished")
+
+
+def test_run_folder_has_the_resolved_spec(finished: fedquilt.Run) -> None:
+    tables = tomllib.loads((finished.folder / "spec.toml").read_text(encoding="utf-8"))
+    assert tables["run"]["seed"] == 5
+    assert tables["method"]["epochs"] == 1
+    assert check_spec(tables).resolved() == tables
+
+
+def test_run_folder_has_the_environment(finished: fedquilt.Run) -> None:
+    environment = json.loads((finished.folder / "environment.json").read_text(encoding="utf-8"))
+    assert environment["fedquilt"] == fedquilt.__version__
+    assert environment["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert environment["packages"]["numpy"] == np.__version__
+    assert {"commit", "system", "processor", "cores", "memory_gib", "threads_per_worker"} <= environment.keys()
+
+
+def test_run_folder_has_a_record_of_every_round(finished: fedquilt.Run) -> None:
+    lines = (finished.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    assert records == finished.result.history.records
+    assert [record["round"] for record in records] == [1, 2, 3]
+    for record in records:
+        assert record.keys() == {
+            "round",
+            "accuracy",
+            "loss",
+            "train_loss",
+            "local_loss",
+            "clients",
+            "dropped",
+            "applied",
+            "steps",
+            "examples",
+            "bytes_down",
+            "bytes_up",
+            "seconds",
+        }
+        assert len(record["clients"]) == 2
+        assert record["dropped"] == []
+        assert record["bytes_down"] == record["bytes_up"] == 2 * 650 * 4
+        assert record["steps"] == sum(math.ceil(size / 10) for size in _sizes(record["clients"]))
+        assert record["examples"] == sum(_sizes(record["clients"]))
+        assert record["local_loss"] > 0
+        assert record["seconds"] >= 0
+    for key in ("accuracy", "loss", "train_loss"):
+        assert [record[key] is None for record in records] == [True, False, False], "every second round, and the last"
+
+
+def _sizes(clients: list[int]) -> list[int]:
+    labels = fedquilt.digits().train.y.numpy()
+    sizes = fedquilt.dirichlet(labels, clients=10, alpha=0.5).sizes
+    return [int(sizes[client]) for client in clients]
+
+
+def test_run_folder_has_checkpoints_and_plots(finished: fedquilt.Run) -> None:
+    names = sorted(path.name for path in (finished.folder / "checkpoints").iterdir())
+    assert names == ["round-00000002.safetensors", "round-00000003.safetensors"], "the two newest"
+    for plot in ("curve.png", "clients.png"):
+        assert (finished.folder / plot).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_every_registered_name_can_stand_in_a_spec() -> None:
+    tables = changed(engine={"name": "inline"})
+    for method in ("centralised", "fed_avg", "fed_avg_m", "fed_sgd"):
+        assert check_spec(tables | {"method": {"name": method}}).parts["method"].name == method

@@ -1,0 +1,514 @@
+"""The command line: what each command prints and leaves behind, and the exit codes that scripts rely on."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import fedquilt
+from fedquilt import cli, registry
+from fedquilt.errors import WorkerError
+from fedquilt.metrics.curves import History
+from fedquilt.progress import Lines, Live, Pace, watcher
+
+SPEC = """
+[run]
+rounds = 2
+[data]
+name = "digits"
+[partition]
+name = "dirichlet"
+clients = 10
+alpha = 0.5
+[model]
+name = "softmax_regression"
+inputs = 64
+[method]
+name = "fed_avg_m"
+fraction = 0.3
+[engine]
+name = "inline"
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Answer]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Call the command line in a folder that holds spec.toml."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    Path("spec.toml").write_text(SPEC)
+
+    def call(*words: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["fedquilt", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        return Answer(ended.value.code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than these runs do."""
+    monkeypatch.setattr("fedquilt.experiment.run.draw_run", lambda *_: None)
+
+
+def digest(folder: str) -> str:
+    return str(fedquilt.summary(folder)["digest"])
+
+
+# run
+
+
+def test_run_prints_plain_lines_and_where_things_are(command: Command) -> None:
+    answer = command("run", "spec.toml")
+    assert (answer.code, answer.err) == (0, "")
+    lines = answer.out.splitlines()
+    assert lines[0] == "spec: begins, 2 rounds in all"
+    assert lines[1].startswith("round 1/2  accuracy ")
+    assert lines[2].startswith("round 2/2  accuracy ")
+    assert lines[3].startswith("Finished 2 rounds: accuracy ")
+    assert lines[4:] == [
+        f"Model SHA-256: {digest('runs/spec')}",
+        "Run folder: runs/spec",
+        "Plot: runs/spec/curve.png",
+        "Plot: runs/spec/clients.png",
+    ]
+    assert "\x1b" not in answer.out
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_run_takes_a_free_folder_unless_one_is_given(command: Command) -> None:
+    for folder in ("runs/spec", "runs/spec-2", "runs/spec-3"):
+        assert f"Run folder: {folder}\n" in command("run", "spec.toml", "--set", "run.rounds=1").out
+    assert "Run folder: some/where\n" in command("run", "spec.toml", "--out", "some/where").out
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_run_into_a_folder_that_holds_a_run(command: Command) -> None:
+    assert command("run", "spec.toml", "--out", "here").code == 0
+    before = digest("here")
+    answer = command("run", "spec.toml", "--set", "run.seed=5", "--out", "here")
+    assert answer.code == 2
+    assert answer.err == (
+        "error: here: already holds a run; go on with it by `fedquilt resume here`, or choose another folder\n"
+    )
+    assert digest("here") == before
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_changes_reach_the_run(command: Command) -> None:
+    command("run", "spec.toml", "--set", "method.name=fed_sgd", "--set", "run.rounds=1", "--out", "a")
+    about = fedquilt.summary("a")
+    assert (about["rounds"], about["spec"]["method"]["name"]) == (1, "fed_sgd")
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_folder_that_looks_like_markup(command: Command) -> None:
+    answer = command("run", "spec.toml", "--out", "[bold]/x[/y] z")
+    assert answer.code == 0
+    assert "Run folder: [bold]/x[/y] z\n" in answer.out
+    assert "[bold]/x[/y] z" in command("show", "[bold]/x[/y] z").out
+
+
+def test_out_that_is_a_file_or_cannot_be_made(command: Command) -> None:
+    answer = command("run", "spec.toml", "--out", "spec.toml")
+    assert answer.code == 2
+    assert "is a file" in answer.err
+    answer = command("run", "spec.toml", "--out", "spec.toml/below")
+    assert (answer.code, answer.err) == (2, "error: spec.toml/below: Not a directory\n")
+
+
+# resume
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_resume_of_a_finished_run_says_so(command: Command) -> None:
+    command("run", "spec.toml")
+    before = digest("runs/spec")
+    answer = command("resume", "runs/spec")
+    assert (answer.code, answer.err) == (0, "")
+    lines = answer.out.splitlines()
+    assert lines[0] == "The run was finished already: nothing to do; --rounds makes it longer."
+    assert lines[1].startswith("Finished 2 rounds: accuracy ")
+    assert lines[2] == f"Model SHA-256: {before}"
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_resume_of_a_run_that_reached_its_goal(command: Command) -> None:
+    command("run", "spec.toml", "--set", "run.rounds=50", "--set", "run.stop_at=0.1")
+    answer = command("resume", "runs/spec")
+    assert answer.code == 0
+    assert answer.out.startswith("The run was finished already: nothing to do.\n")
+
+
+def test_resume_draws_plots_that_a_crash_left_out(command: Command) -> None:
+    command("run", "spec.toml")
+    Path("runs/spec/curve.png").unlink()
+    assert "Plot: runs/spec/curve.png\n" in command("resume", "runs/spec").out
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_longer_run_equals_one_of_that_length(command: Command) -> None:
+    command("run", "spec.toml", "--out", "two")
+    command("run", "spec.toml", "--set", "run.rounds=4", "--out", "four")
+    answer = command("resume", "two", "--rounds", "4")
+    assert answer.code == 0
+    assert answer.out.startswith("two: goes on after round 2, 4 rounds in all\n")
+    assert digest("two") == digest("four")
+    assert _curve("two") == _curve("four")
+    assert fedquilt.summary("two")["rounds"] == 4
+
+
+def _curve(folder: str) -> list[dict[str, object]]:
+    lines = (Path(folder) / "metrics.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_run_cannot_be_made_shorter_than_it_is(command: Command) -> None:
+    command("run", "spec.toml")
+    answer = command("resume", "runs/spec", "--rounds", "1")
+    assert (answer.code, answer.err) == (2, "error: runs/spec: has 2 rounds already; ask for more to make it longer\n")
+    answer = command("resume", "runs/spec", "--rounds", "0")
+    assert answer.code == 2
+    assert answer.err == "error: runs/spec/spec.toml: [run] rounds: must be at least 1, got 0\n"
+    assert fedquilt.summary("runs/spec")["state"] == "finished"
+
+
+@pytest.mark.parametrize("verb", ["resume", "show", "report"])
+@pytest.mark.parametrize("folder", ["empty", "nowhere", "spec.toml"])
+def test_folder_without_a_run(command: Command, verb: str, folder: str) -> None:
+    Path("empty").mkdir()
+    answer = command(verb, folder)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == f"error: {folder}: holds no run (there is no spec.toml in it)\n"
+
+
+def test_run_from_python_cannot_be_resumed_here(command: Command, blobs, unbalanced, smooth) -> None:  # type: ignore[no-untyped-def]
+    fedquilt.train(smooth, blobs, unbalanced, fedquilt.fed_avg(), 1, engine=fedquilt.inline(), out="own")
+    answer = command("resume", "own")
+    assert answer.code == 2
+    assert answer.err == ("error: own: is a run from Python; call fedquilt.train(…, out=…) again to go on with it\n")
+
+
+# show
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_show(command: Command) -> None:
+    command("run", "spec.toml")
+    answer = command("show", "runs/spec")
+    assert (answer.code, answer.err) == (0, "")
+    shown = dict(line.strip().split(maxsplit=1) for line in answer.out.splitlines() if not line.startswith("left"))
+    assert shown["run"] == "runs/spec"
+    assert shown["state"] == "finished"
+    assert shown["rounds"] == "2 of 2 (saved up to 2)"
+    assert shown["digest"] == digest("runs/spec")
+    assert "left out  0 clients, 0 rounds without an update" in answer.out
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_show_json_is_json_that_every_reader_takes(command: Command) -> None:
+    command("run", "spec.toml", "--set", "method.batch=inf")
+    answer = command("show", "runs/spec", "--json")
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    about = json.loads(answer.out, parse_constant=refuse)
+    assert about.keys() >= {"state", "round", "rounds", "accuracy", "best", "digest", "left_out", "spec"}
+    assert about["spec"]["method"]["batch"] == "inf"
+    assert about["digest"] == digest("runs/spec")
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_show_of_an_interrupted_run_says_how_to_go_on(command: Command) -> None:
+    command("run", "spec.toml")
+    spec = Path("runs/spec/spec.toml")
+    spec.write_text(spec.read_text().replace("rounds = 2", "rounds = 9"))
+    answer = command("show", "runs/spec")
+    assert "interrupted" in answer.out
+    assert "fedquilt resume runs/spec" in answer.out
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_show_names_reasons_as_they_are(command: Command) -> None:
+    command("run", "spec.toml")
+    path = Path("runs/spec/metrics.jsonl")
+    first, second = path.read_text().splitlines()
+    faulty = json.loads(second) | {"dropped": [{"client": 1, "reason": "no [/such] thing"}], "applied": False}
+    path.write_text(f"{first}\n{json.dumps(faulty)}\n")
+    out = command("show", "runs/spec").out
+    assert "1 clients, 1 rounds without an update" in out
+    assert "no [/such] thing" in out
+
+
+# list, new, help
+
+
+@pytest.mark.parametrize("kind", list(cli.Kind))
+def test_list(command: Command, kind: str) -> None:
+    answer = command("list", kind)
+    assert answer.code == 0
+    words = " ".join(answer.out.split())
+    chosen: registry.Registry = getattr(registry, kind)
+    for name in chosen:
+        assert f"{name} {chosen.summary(name).split()[0]}" in words
+
+
+def test_list_of_something_else(command: Command) -> None:
+    answer = command("list", "optimisers")
+    assert answer.code == 2
+    assert "'methods'" in answer.err
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_new_writes_a_spec_that_runs(command: Command) -> None:
+    answer = command("new", "first.toml")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == "Wrote first.toml. Run it with: fedquilt run first.toml\n"
+    assert command("run", "first.toml", "--set", "run.rounds=1", "--set", "engine.workers=1").code == 0
+
+
+def test_new_overwrites_nothing(command: Command) -> None:
+    answer = command("new", "spec.toml")
+    assert answer.code == 2
+    assert answer.err == "error: spec.toml: exists already; choose another name, or overwrite it with --force\n"
+    assert Path("spec.toml").read_text() == SPEC
+    assert command("new", "spec.toml", "--force").code == 0
+    assert Path("spec.toml").read_text() != SPEC
+
+
+def test_new_in_a_folder_that_is_not_there(command: Command) -> None:
+    answer = command("new", "no/first.toml")
+    assert (answer.code, answer.err) == (2, "error: no/first.toml: cannot be written: No such file or directory\n")
+
+
+def test_help_has_examples(command: Command) -> None:
+    for verb in ("run", "resume", "show", "list", "new", "sweep", "report"):
+        answer = command(verb, "--help")
+        assert answer.code == 0
+        assert f"Example: fedquilt {verb}" in answer.out
+    assert "fedquilt new first.toml" in command("--help").out
+
+
+@pytest.mark.parametrize(
+    "words", [["run"], ["run", "spec.toml", "--sett", "x"], ["walk"], ["resume", "x", "--rounds", "a"]]
+)
+def test_wrong_usage(command: Command, words: list[str]) -> None:
+    answer = command(*words)
+    assert answer.code == 2
+    assert "Usage:" in answer.err
+
+
+# sweep and report
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_sweep(command: Command) -> None:
+    grid = '[sweep]\n"method.lr" = [0.001, 0.5]\n[published]\ntarget = 0.5\n"Table 1" = 87\n'
+    Path("grid.toml").write_text(SPEC + grid)
+    answer = command("sweep", "grid.toml", "--set", "method.fraction=1.0")
+    assert (answer.code, answer.err) == (0, "")
+    assert "[1/2] lr=0.001: begins, 2 rounds in all\n" in answer.out
+    assert "[2/2] lr=0.5: begins, 2 rounds in all\n" in answer.out
+    assert "published, Table 1: 87\n" in answer.out
+    assert answer.out.endswith("Results: runs/grid/results.json\n")
+    again = command("sweep", "grid.toml", "--set", "method.fraction=1.0")
+    assert (again.code, "begins" in again.out) == (0, False)
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_interrupted_sweep_prints_the_command_that_goes_on(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: Lines, record: object) -> None:
+        raise KeyboardInterrupt
+
+    Path("grid.toml").write_text(SPEC + '[sweep]\n"method.lr" = [0.001, 0.5]\n')
+    words = ["sweep", "grid.toml", "--set", "method.batch=inf", "--out", "my runs"]
+    with monkeypatch.context() as patched:
+        patched.setattr(Lines, "round", interrupt)
+        answer = command(*words)
+    assert answer.code == 130
+    expected = "Interrupted. Go on with: fedquilt sweep grid.toml --set method.batch=inf --out 'my runs'\n"
+    assert answer.out.endswith(expected)
+    assert command(*words).code == 0
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_report(command: Command) -> None:
+    command("run", "spec.toml", "--out", "a")
+    command("run", "spec.toml", "--set", "method.name=fed_sgd", "--out", "b")
+    answer = command("report", "a", "b", "--target", "0.05")
+    assert (answer.code, answer.err) == (0, "")
+    assert "rounds to 5.00%" in " ".join(answer.out.split())
+    assert answer.out.endswith("Wrote runs/report/curves.png\nWrote runs/report/report.md\n")
+    assert Path("runs/report/report.md").exists()
+    wrong = command("report", "a", "--target", "97")
+    assert wrong.code == 2
+    assert wrong.err == "error: target: must be an accuracy above 0, at most 1, as in 0.97; got 97\n"
+
+
+# Exit codes and messages
+
+
+def test_failed_run_exits_with_1(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise WorkerError("a worker died 3 times on client 7 [/b] :smile:")
+
+    monkeypatch.setattr(fedquilt, "run", fail)
+    answer = command("run", "spec.toml")
+    assert (answer.code, answer.err) == (1, "error: a worker died 3 times on client 7 [/b] :smile:\n")
+
+
+def test_interrupt_before_the_first_round(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fedquilt, "run", interrupt)
+    assert command("run", "spec.toml").code == 130
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_warnings_are_one_line(command: Command) -> None:
+    command("run", "spec.toml", "--set", "run.checkpoint_seconds=0.0")
+    newest = Path("runs/spec/checkpoints/round-00000002.safetensors")
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        answer = command("show", "runs/spec")
+    assert answer.code == 0
+    assert answer.err.startswith(f"warning: {newest}: ")
+    assert answer.err.endswith("using the one before it\n")
+    assert answer.err.count("\n") == 1
+
+
+def in_a_process(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fedquilt", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_process_that_succeeds(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC)
+    done = in_a_process(
+        "run", "spec.toml", "--set", "engine.name=processes", "--set", "engine.workers=2", folder=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"Model SHA-256: {digest(str(tmp_path / 'runs' / 'spec'))}\n" in done.stdout
+
+
+def test_process_that_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC.replace("rounds = 2", "rounds = 0"))
+    done = in_a_process("run", "spec.toml", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: spec.toml: [run] rounds: must be at least 1, got 0\n"
+
+
+def test_process_that_is_interrupted(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC.replace("rounds = 2", "rounds = 1000000"))
+    words = [sys.executable, "-m", "fedquilt", "run", "spec.toml"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, cwd=tmp_path, **pipes) as process:  # type: ignore[call-overload]
+        while not process.stdout.readline().startswith("round "):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert "; nothing is lost.\n" in out
+    assert out.endswith("Go on with: fedquilt resume runs/spec\n")
+    about = fedquilt.summary(tmp_path / "runs" / "spec")
+    assert about["state"] == "interrupted"
+    assert about["saved_round"] == about["round"] > 0
+
+
+# Progress
+
+
+def record(number: int, accuracy: float | None, dropped: int = 0) -> dict[str, object]:
+    loss = None if accuracy is None else 1.0
+    return {"round": number, "accuracy": accuracy, "loss": loss, "dropped": [{}] * dropped}
+
+
+def console(terminal: bool) -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    return Console(file=file, force_terminal=terminal, width=120, _environ={}), file
+
+
+def test_terminal_shows_bars() -> None:
+    screen, file = console(terminal=True)
+    live = watcher(screen, "[1/2] lr=0.1 [/b]")
+    assert isinstance(live, Live)
+    live.begin(History([record(1, 0.25)]), 3)
+    live.heard(2, 4)
+    live.round(record(2, 0.5, dropped=1))
+    live.round(record(3, None))
+    live.close()
+    live.close()
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue())
+    assert "[1/2] lr=0.1 [/b]" in text
+    assert "━" in text
+    assert "round 1/3" in text
+    assert "accuracy 25.00%" in text
+    last = text[text.rindex("round 3/3") :]
+    assert "accuracy 50.00%  best 50.00%" in last
+    assert "1 left out" in last
+    assert "rounds/s, 0:00 left" in last
+
+
+def test_terminal_that_never_began_shows_nothing() -> None:
+    screen, file = console(terminal=True)
+    Live(screen, "spec").close()
+    assert file.getvalue() == ""
+
+
+def test_elsewhere_there_are_plain_lines() -> None:
+    screen, file = console(terminal=False)
+    lines = watcher(screen, "spec")
+    assert isinstance(lines, Lines)
+    lines.begin(History([]), 3)
+    lines.heard(1, 2)
+    for number in (1, 2, 3):
+        lines.round(record(number, 0.5 if number == 3 else None, dropped=number))
+    lines.close()
+    written = file.getvalue().splitlines()
+    assert written[0] == "spec: begins, 3 rounds in all"
+    assert written[1].startswith("round 1/3  accuracy –  1 left out  ")
+    assert written[2].startswith("round 3/3  accuracy 50.00%  loss 1.0000  3 left out  ")
+    assert len(written) == 3, "rounds that follow one another quickly are left out, but not the last"
+
+
+def test_lines_say_where_a_run_goes_on() -> None:
+    screen, file = console(terminal=False)
+    Lines(screen, "spec").begin(History([record(1, 0.5)]), 3)
+    assert file.getvalue() == "spec: goes on after round 1, 3 rounds in all\n"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(1.0, "4.0 rounds/s, 0:02 left"), (8.0, "2.0 s/round, 0:12 left")])
+def test_pace(monkeypatch: pytest.MonkeyPatch, seconds: float, text: str) -> None:
+    """Four of ten rounds were done in that time."""
+    pace = Pace(5, 15)
+    pace.done = 9
+    monkeypatch.setattr("time.monotonic", lambda: pace.begun + seconds)
+    assert pace.text() == text

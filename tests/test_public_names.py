@@ -1,0 +1,86 @@
+"""The names that others may rely on, and how they are documented."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import fedquilt
+from fedquilt import registry
+
+NAMES = [
+    "Data",
+    "FedquiltError",
+    "History",
+    "Partition",
+    "Result",
+    "Run",
+    "arrays",
+    "centralised",
+    "cifar10",
+    "digits",
+    "dirichlet",
+    "fed_avg",
+    "fed_avg_m",
+    "fed_sgd",
+    "iid",
+    "inline",
+    "load_spec",
+    "mnist",
+    "mnist_5k",
+    "processes",
+    "report",
+    "resume",
+    "rounds_to",
+    "run",
+    "shards",
+    "summary",
+    "sweep",
+    "train",
+]
+
+REGISTERED = {
+    "methods": ["centralised", "fed_avg", "fed_avg_m", "fed_sgd"],
+    "models": ["char_lstm", "cifar_cnn_hsu", "cifar_cnn_mcmahan", "mnist_2nn", "mnist_cnn", "softmax_regression"],
+    "datasets": ["cifar10", "digits", "mnist", "mnist_5k"],
+    "partitions": ["dirichlet", "iid", "shards"],
+    "engines": ["inline", "processes"],
+}
+
+FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(fedquilt, name))]
+
+
+def test_public_names() -> None:
+    """A change here is a change of the interface: CHANGELOG.md has to say so."""
+    assert sorted(fedquilt.__all__) == NAMES
+    assert all(hasattr(fedquilt, name) for name in NAMES)
+
+
+@pytest.mark.parametrize("kind", REGISTERED)
+def test_registered_names(kind: str) -> None:
+    assert list(getattr(registry, kind)) == REGISTERED[kind]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in REGISTERED.items() for name in names])
+def test_summary_is_one_sentence(kind: str, name: str) -> None:
+    chosen: registry.Registry = getattr(registry, kind)
+    summary = chosen.summary(name)
+    rest = (inspect.getdoc(chosen[name]) or "").split("\n")[1:]
+    assert summary.endswith(".")
+    assert rest == [] or rest[0] == "", "the first line is the whole sentence"
+
+
+@pytest.mark.parametrize("name", REGISTERED["methods"])
+def test_methods_name_their_paper(name: str) -> None:
+    assert "20" in registry.methods.summary(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_public_names_are_documented(name: str) -> None:
+    assert (inspect.getdoc(getattr(fedquilt, name)) or "").split("\n")[0].endswith(".")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_public_functions_have_an_example(name: str) -> None:
+    assert ">>> " in (inspect.getdoc(getattr(fedquilt, name)) or "")

@@ -1,0 +1,58 @@
+"""Sequences: a target at every place, padding that does not count, and the character LSTM."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import fedquilt
+from fedquilt.core.evaluation import evaluate_chunk
+from fedquilt.core.federation import Federation
+from fedquilt.core.loss import IGNORED
+from fedquilt.errors import SpecError
+from fedquilt.models import char_lstm
+
+
+@pytest.fixture(scope="module")
+def lines():
+    """Lines of a text in which every character says which comes next; shorter ones are padded."""
+    rng = np.random.default_rng(0)
+    text = (rng.integers(0, 7, size=(90, 1)) + np.arange(13)) % 7
+    x, y = text[:, :-1].copy(), text[:, 1:].copy()
+    for row, length in enumerate(rng.integers(4, 13, size=90)):
+        x[row, length:], y[row, length:] = 0, IGNORED
+    return fedquilt.arrays(x[:60], y[:60], x[60:], y[60:], name="lines")
+
+
+def small():
+    torch.manual_seed(0)
+    return char_lstm(vocabulary=7, embedding=4, hidden=16)
+
+
+def test_a_character_lstm_learns_and_gives_the_same_bits_everywhere(lines):
+    held = fedquilt.iid(lines.train.y.numpy(), clients=6, seed=1)
+    method = fedquilt.fed_avg(lr=2.0, fraction=0.5, epochs=3, batch=5)
+    first = fedquilt.train(small(), lines, held, method, rounds=15, engine=fedquilt.inline())
+    second = fedquilt.train(small(), lines, held, method, rounds=15, engine=fedquilt.processes(workers=2))
+    assert first.history.accuracy[-1] > 0.9
+    assert first.digest == second.digest
+
+
+def test_padding_counts_neither_in_loss_nor_in_accuracy(lines):
+    held = fedquilt.iid(lines.train.y.numpy(), clients=6)
+    federation = Federation.of(small(), lines, held, fedquilt.fed_avg(), seed=1)
+    loss = federation.algorithm.loss
+    counted = evaluate_chunk(federation.bench, loss, federation.initial, lines, lines.test, (0, 30))
+    assert counted.predictions == int((lines.test.y != IGNORED).sum())
+    outputs = small().eval()(lines.test.x).detach()
+    kept = lines.test.y != IGNORED
+    expected = torch.nn.functional.cross_entropy(outputs[kept], lines.test.y[kept], reduction="sum")
+    assert counted.loss == pytest.approx(float(expected), rel=1e-5)
+    assert counted.right == int((outputs.argmax(-1)[kept] == lines.test.y[kept]).sum())
+
+
+@pytest.mark.parametrize("partitioner", [fedquilt.shards, lambda y, clients: fedquilt.dirichlet(y, clients, alpha=1.0)])
+def test_partitions_by_class_need_one_class_an_example(partitioner, lines):
+    with pytest.raises(SpecError, match="needs one class an example"):
+        partitioner(lines.train.y.numpy(), clients=5)
