@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from fedquilt.core.local import EAGER, FUNCTIONAL, Batch, Carried, Point, Recipe, local_step
-from fedquilt.core.loss import Loss
 from fedquilt.parts.descent import sgd
 from fedquilt.parts.losses import cross_entropy
 
@@ -28,7 +27,7 @@ def clients(module, count=4, examples=6):
 
 def one_by_one(module, steps=3):
     params, x, y, weights = clients(module)
-    recipe = Recipe(module, Loss(cross_entropy), LOCAL, FUNCTIONAL)
+    recipe = Recipe(module, cross_entropy(), LOCAL, FUNCTIONAL)
     rates = [torch.tensor(0.1)]
     ends = []
     for client in range(len(x)):
@@ -42,7 +41,7 @@ def one_by_one(module, steps=3):
 
 def all_at_once(module, wrap, steps=3):
     params, x, y, weights = clients(module)
-    recipe = Recipe(module, Loss(cross_entropy), LOCAL, FUNCTIONAL)
+    recipe = Recipe(module, cross_entropy(), LOCAL, FUNCTIONAL)
 
     def step(now, optimiser, batch_x, batch_y, batch_weights, start, rate):
         batch, point = Batch(batch_x, batch_y, batch_weights), Point(start, [rate])
@@ -76,27 +75,27 @@ def test_both_modes_agree_and_the_functional_one_changes_nothing(smooth):
     params, x, y, _ = clients(smooth)
     rates = [torch.tensor(0.1)]
     before = copy.deepcopy(params)
-    functional = Recipe(smooth, Loss(cross_entropy), LOCAL, FUNCTIONAL)
+    functional = Recipe(smooth, cross_entropy(), LOCAL, FUNCTIONAL)
     pure, _, _ = local_step(
         functional, params, Carried(LOCAL.init(params), {}), Batch(x[0], y[0]), Point(params, rates)
     )
     assert distance(params, before) == 0.0
     own = dict(smooth.named_parameters())
-    eager = Recipe(smooth, Loss(cross_entropy), LOCAL, EAGER)
+    eager = Recipe(smooth, cross_entropy(), LOCAL, EAGER)
     stepped, _, _ = local_step(eager, own, Carried(LOCAL.init(params), {}), Batch(x[0], y[0]), Point(params, rates))
     assert distance(pure, {name: p.detach() for name, p in stepped.items()}) < 1e-6
     assert stepped["0.weight"] is own["0.weight"]
 
 
 def test_padding_has_no_weight_in_the_loss():
-    loss = Loss(cross_entropy)
+    loss = cross_entropy()
     outputs, targets = torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])
     weights = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
     assert torch.allclose(loss(outputs, targets, weights), loss(outputs[:3], targets[:3]))
 
 
 def test_weights_of_one_give_the_gradient_of_the_mean_to_the_bit():
-    loss = Loss(cross_entropy)
+    loss = cross_entropy()
     outputs = torch.randn(10, 3, requires_grad=True)
     targets = torch.randint(0, 3, (10,))
     (plain,) = torch.autograd.grad(loss(outputs, targets), outputs)
@@ -112,7 +111,7 @@ def test_local_descent_is_torch_sgd(smooth, momentum, nesterov, decay):
     local = sgd(0.1, momentum=momentum, nesterov=nesterov, weight_decay=decay)
     twin = copy.deepcopy(smooth)
     optimiser = torch.optim.SGD(twin.parameters(), lr=0.1, momentum=momentum, nesterov=nesterov, weight_decay=decay)
-    recipe = Recipe(smooth, Loss(cross_entropy), local, EAGER)
+    recipe = Recipe(smooth, cross_entropy(), local, EAGER)
     own, carried = dict(smooth.named_parameters()), Carried(local.init(params), {})
     for _ in range(5):
         own, carried, _ = local_step(recipe, own, carried, Batch(x[0], y[0]), Point(params, [torch.tensor(0.1)]))

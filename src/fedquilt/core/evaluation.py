@@ -51,7 +51,7 @@ def evaluate_chunk(
     if data.prepare is not None:
         x = data.prepare(x)
     outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))
-    losses, counted = loss.criterion(outputs, y)
+    losses, counted = loss.each(outputs, y)
     right = outputs.argmax(dim=-1) == y
     if counted is None:
         return Counted(float(losses.double().sum()), int(right.sum()), losses.numel())

@@ -10,19 +10,26 @@ from torch import Tensor
 IGNORED = -100
 """A target that does not count: padding in a sequence."""
 
-Criterion = Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]
+Each = Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]
 """(outputs, targets) -> the loss of every prediction, and 1 for those that count (None: all of them)."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """The weighted mean of a criterion over a batch."""
+    """The weighted mean of the losses of a batch's predictions.
 
-    criterion: Criterion
+    `mean` is the mean without weights in a single call, where there is one: for small models that saves a tenth of a
+    step.
+    """
+
+    each: Each
+    mean: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def __call__(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the loss of a batch; `weights` has one weight an example."""
-        losses, counted = self.criterion(outputs, targets)
+        if weights is None and self.mean is not None:
+            return self.mean(outputs, targets)
+        losses, counted = self.each(outputs, targets)
         if weights is not None:
             each = weights.reshape(-1, *[1] * (losses.dim() - 1)).expand_as(losses)
             counted = each if counted is None else each * counted

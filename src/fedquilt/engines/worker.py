@@ -17,6 +17,7 @@ from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
 from fedquilt.core.round import fault_in
 from fedquilt.core.tensors import from_bytes, to_bytes
+from fedquilt.engines.allocator import keep_freed_memory
 from fedquilt.engines.shared import write
 
 
@@ -36,6 +37,7 @@ def work(federation: Federation, desk: Desk, pipe: Connection) -> None:
     # Ctrl-C reaches the whole group: the parent decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    keep_freed_memory()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     with pinned():
         while True:

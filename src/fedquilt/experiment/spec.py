@@ -176,7 +176,9 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
     home = ((folder or Path.cwd()) / options.import_from) if options.import_from else folder
     parts = {}
     for name, known_parts in REGISTRIES.items():
-        table = tables.get(name, {"name": "processes"} if name == "engine" else None)
+        table = tables.get(name)
+        if name == "engine":
+            table = {"name": "processes", **(table or {})}
         if table is None:
             raise SpecError(f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(known_parts)})")
         parts[name] = _part(name, table, known_parts, source, home)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from fedquilt.arguments import BatchSize, Count, Decay, Fraction, Momentum, NonNegative, Positive
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.exact import ExactMean
-from fedquilt.core.loss import Loss
 from fedquilt.core.schedule import Schedule
 from fedquilt.core.transform import chain
 from fedquilt.parts.descent import sgd
@@ -47,7 +46,7 @@ def fed_avg(
         name="fed_avg",
         select=uniform(fraction),
         sample=passes(epochs, batch, reshuffle),
-        loss=Loss(cross_entropy),
+        loss=cross_entropy(),
         local=sgd(Schedule(lr, lr_decay), momentum=momentum, weight_decay=weight_decay),
         upload=chain(),
         weigh=by_examples,

@@ -1,22 +1,34 @@
-"""Criteria: the loss of every prediction in a batch."""
+"""Losses for an algorithm's `loss` part."""
 
 from __future__ import annotations
 
 from torch import Tensor
 from torch.nn import functional
 
-from fedquilt.core.loss import IGNORED
+from fedquilt.core.loss import IGNORED, Loss
 
 
-def cross_entropy(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
+def cross_entropy() -> Loss:
     """Return −log softmax(outputs)[target], for examples (N, C) or for every place of a sequence (N, T, C).
 
     >>> import torch
-    >>> losses, counted = cross_entropy(torch.zeros(2, 4), torch.tensor([0, 3]))
-    >>> losses, counted
-    (tensor([1.3863, 1.3863]), None)
+    >>> loss = cross_entropy()
+    >>> loss(torch.zeros(2, 4), torch.tensor([0, 3]))
+    tensor(1.3863)
+    >>> loss.each(torch.zeros(1, 2, 4), torch.tensor([[1, -100]]))
+    (tensor([[1.3863, 0.0000]]), tensor([[1., 0.]]))
     """
+    return Loss(_each, _mean)
+
+
+def _each(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
     if targets.dim() == 1:
         return functional.cross_entropy(outputs, targets, reduction="none"), None
     flat = functional.cross_entropy(outputs.flatten(0, -2), targets.flatten(), reduction="none", ignore_index=IGNORED)
     return flat.view(targets.shape), (targets != IGNORED).to(flat.dtype)
+
+
+def _mean(outputs: Tensor, targets: Tensor) -> Tensor:
+    if targets.dim() == 1:
+        return functional.cross_entropy(outputs, targets)
+    return functional.cross_entropy(outputs.flatten(0, -2), targets.flatten(), ignore_index=IGNORED)
