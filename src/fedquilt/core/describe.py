@@ -10,9 +10,9 @@ from typing import Any
 def describe(value: Any) -> str:
     """Write a value, a function with its bound arguments, or a record of such, without addresses.
 
-    >>> from fedquilt.parts.selection import uniform
-    >>> describe(uniform(0.1))
-    'fedquilt.parts.selection._uniform(0.1)'
+    >>> from fedquilt.parts.selection import Uniform
+    >>> describe(partial(print, Uniform(0.1)))
+    'builtins.print(Uniform(fraction=0.1))'
     """
     if isinstance(value, partial):
         bound = [describe(part) for part in value.args]

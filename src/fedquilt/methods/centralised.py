@@ -11,7 +11,7 @@ from dataclasses import replace
 from fedquilt.arguments import BatchSize, Count, Decay, Momentum, NonNegative, Positive
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.parts.sampling import steps as draws
+from fedquilt.parts.sampling import Steps
 from fedquilt.registry import methods
 
 
@@ -39,5 +39,5 @@ def centralised(
         weight_decay=weight_decay,
         keep_momentum=True,
     )
-    sample = base.sample if steps is None else draws(steps, batch)
+    sample = base.sample if steps is None else Steps(steps, batch)
     return replace(base, name="centralised", sample=sample, pooled=True)

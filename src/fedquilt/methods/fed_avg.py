@@ -13,8 +13,8 @@ from fedquilt.core.schedule import Schedule
 from fedquilt.core.transform import chain
 from fedquilt.parts.descent import sgd
 from fedquilt.parts.losses import cross_entropy
-from fedquilt.parts.sampling import epochs as passes
-from fedquilt.parts.selection import uniform
+from fedquilt.parts.sampling import Epochs
+from fedquilt.parts.selection import Uniform
 from fedquilt.parts.weights import by_examples
 from fedquilt.registry import methods
 
@@ -44,8 +44,8 @@ def fed_avg(
     """
     return Algorithm(
         name="fed_avg",
-        select=uniform(fraction),
-        sample=passes(epochs, batch, reshuffle),
+        select=Uniform(fraction),
+        sample=Epochs(epochs, batch, reshuffle),
         loss=cross_entropy(),
         local=sgd(Schedule(lr, lr_decay), momentum=momentum, weight_decay=weight_decay),
         upload=chain(),

@@ -3,54 +3,58 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 
-from fedquilt.core.algorithm import Batches, Sample
+from fedquilt.core.algorithm import Batches
 
 
-def epochs(count: int, batch: float, reshuffle: bool = True) -> Sample:
-    """Return E passes over the client's data in batches of B, the last of a pass smaller if B does not divide n.
+@dataclass(frozen=True)
+class Epochs:
+    """E passes over the client's data in batches of B, the last of a pass smaller if B does not divide n.
 
     McMahan 2017's Algorithm 1 splits the data into batches once and passes over the same batches E times
     (`reshuffle=False`); shuffling anew for every pass is what training code commonly does, and the default. With
     B = ∞ the order does not matter and nothing is drawn.
 
-    >>> sample = epochs(1, batch=2)
-    >>> order, cuts = sample(5, np.random.default_rng(0))
+    >>> order, cuts = Epochs(1, batch=2)(5, np.random.default_rng(0))
     >>> sorted(order.tolist()), cuts.tolist()
     ([0, 1, 2, 3, 4], [0, 2, 4, 5])
     """
-    return partial(_epochs, count, batch, reshuffle)
+
+    count: int
+    batch: float
+    reshuffle: bool = True
+
+    def __call__(self, examples: int, rng: np.random.Generator) -> Batches:
+        """Draw the batches of a client with that many examples."""
+        whole = self.batch >= examples
+        size = examples if whole else int(self.batch)
+        starts = np.arange(0, examples, max(size, 1), dtype=np.int64)
+        cuts = np.append((np.arange(self.count)[:, None] * examples + starts).ravel(), self.count * examples)
+        if whole:
+            return Batches(np.tile(np.arange(examples, dtype=np.int64), self.count), cuts)
+        draws = self.count if self.reshuffle else 1
+        passes = [rng.permutation(examples) for _ in range(draws)]
+        return Batches(np.concatenate(passes * (self.count // draws)), cuts)
 
 
-def _epochs(count: int, batch: float, reshuffle: bool, examples: int, rng: np.random.Generator) -> Batches:
-    whole = batch >= examples
-    size = examples if whole else int(batch)
-    starts = np.arange(0, examples, size, dtype=np.int64)
-    cuts = np.append((np.arange(count)[:, None] * examples + starts).ravel(), count * examples)
-    if whole:
-        return Batches(np.tile(np.arange(examples, dtype=np.int64), count), cuts)
-    if reshuffle:
-        passes = [rng.permutation(examples) for _ in range(count)]
-    else:
-        passes = [rng.permutation(examples)] * count
-    return Batches(np.concatenate(passes), cuts)
+@dataclass(frozen=True)
+class Steps:
+    """S batches of B, drawn without replacement; a new pass begins when the data are used up.
 
-
-def steps(count: int, batch: float) -> Sample:
-    """Return S batches of B, drawn without replacement; starts a new pass when the data are used up.
-
-    >>> order, cuts = steps(3, batch=2)(4, np.random.default_rng(0))
+    >>> order, cuts = Steps(3, batch=2)(4, np.random.default_rng(0))
     >>> len(order), cuts.tolist()
     (6, [0, 2, 4, 6])
     """
-    return partial(_steps, count, batch)
 
+    count: int
+    batch: float
 
-def _steps(count: int, batch: float, examples: int, rng: np.random.Generator) -> Batches:
-    size = int(min(batch, examples))
-    passes = math.ceil(count * size / examples)
-    order = np.concatenate([rng.permutation(examples) for _ in range(passes)])[: count * size]
-    return Batches(order, np.arange(count + 1, dtype=np.int64) * size)
+    def __call__(self, examples: int, rng: np.random.Generator) -> Batches:
+        """Draw the batches of a client with that many examples."""
+        size = int(min(self.batch, examples))
+        passes = math.ceil(self.count * size / max(examples, 1))
+        order = np.concatenate([rng.permutation(examples) for _ in range(passes)])[: self.count * size]
+        return Batches(order, np.arange(self.count + 1, dtype=np.int64) * size)

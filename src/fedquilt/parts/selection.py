@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 
-from fedquilt.core.algorithm import Indices, Select
+from fedquilt.core.algorithm import Indices
 
 
 def cohort_size(fraction: float, clients: int) -> int:
@@ -19,11 +19,17 @@ def cohort_size(fraction: float, clients: int) -> int:
     return max(math.floor(fraction * clients + 0.5 + 1e-9), 1)
 
 
-def uniform(fraction: float) -> Select:
-    """Draw a fraction C of the clients, every one equally likely, none twice."""
-    return partial(_uniform, fraction)
+@dataclass(frozen=True)
+class Uniform:
+    """A fraction C of the clients, every one equally likely, none twice.
 
+    >>> sorted(Uniform(1.0)(np.array([5, 9, 2]), np.random.default_rng(0)).tolist())
+    [0, 1, 2]
+    """
 
-def _uniform(fraction: float, sizes: Indices, rng: np.random.Generator) -> Indices:
-    clients = len(sizes)
-    return rng.choice(clients, size=cohort_size(fraction, clients), replace=False).astype(np.int64)
+    fraction: float
+
+    def __call__(self, sizes: Indices, rng: np.random.Generator) -> Indices:
+        """Draw the cohort."""
+        clients = len(sizes)
+        return rng.choice(clients, size=cohort_size(self.fraction, clients), replace=False).astype(np.int64)
