@@ -24,7 +24,9 @@ def norm(tensors: Iterable[Tensor]) -> Tensor:
     >>> norm([torch.tensor([3.0]), torch.tensor([0.0, 4.0])])
     tensor(5.)
     """
-    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors]))
+    lengths = torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors])
+    length: Tensor = torch.linalg.vector_norm(lengths)
+    return length
 
 
 def clip_by_norm(limit: float) -> Transform:
