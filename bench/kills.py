@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 SPEC = """
 [run]
@@ -41,7 +42,7 @@ inputs = 64
 [method]
 name = "fed_avg_m"
 fraction = 0.25
-epochs = 5
+epochs = 2
 momentum = 0.5
 keep_momentum = true
 
@@ -60,7 +61,7 @@ def start(*words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command(*words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
 
 
-def shown(folder: Path) -> dict[str, object]:
+def shown(folder: Path) -> dict[str, Any]:
     answer = subprocess.run(command("show", str(folder), "--json"), capture_output=True, text=True, check=True)
     return json.loads(answer.stdout)
 
@@ -70,7 +71,27 @@ def timeless(folder: Path) -> list[dict[str, object]]:
     return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
 
 
-def kill_until_done(spec: Path, folder: Path, kills: int, rng: random.Random, longest: float) -> tuple[int, int]:
+def undisturbed(spec: Path, folder: Path) -> float:
+    """Run to the end, and return how long it took until the first round was done."""
+    begun = time.monotonic()
+    process = start("run", str(spec), "--out", str(folder))
+    metrics = folder / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.02)
+    start_up = time.monotonic() - begun
+    _, errors = process.communicate()
+    if process.returncode != 0:
+        raise SystemExit(f"the undisturbed run failed ({process.returncode}): {errors.decode()}")
+    print(f"undisturbed: {time.monotonic() - begun:.1f} s, the first round after {start_up:.1f} s", flush=True)
+    return start_up
+
+
+def moment(rng: random.Random, start_up: float) -> float:
+    """Draw when to kill: mostly while rounds are being run, sometimes before."""
+    return start_up + rng.uniform(0, 1.5) if rng.random() < 0.75 else rng.uniform(0, start_up)
+
+
+def kill_until_done(spec: Path, folder: Path, kills: int, rng: random.Random, start_up: float) -> tuple[int, int]:
     """Return how often the run was killed, and how often that was while rounds were being run."""
     done = inside = 0
     while True:
@@ -82,7 +103,7 @@ def kill_until_done(spec: Path, folder: Path, kills: int, rng: random.Random, lo
                 raise SystemExit(f"the last resume failed ({process.returncode}): {errors.decode()}")
             return done, inside
         try:
-            process.wait(timeout=rng.uniform(0, longest))
+            process.wait(timeout=moment(rng, start_up))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
@@ -99,26 +120,23 @@ def kill_until_done(spec: Path, folder: Path, kills: int, rng: random.Random, lo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=0, help="rounds of the run (default: ten a kill)")
+    parser.add_argument("--rounds", type=int, default=0, help="rounds of the run (default: thirty a kill)")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         spec = home / "killed.toml"
-        spec.write_text(SPEC.format(rounds=arguments.rounds or 10 * arguments.kills))
-        begun = time.monotonic()
-        subprocess.run(command("run", str(spec), "--out", str(home / "whole")), check=True, stdout=subprocess.DEVNULL)
-        took = time.monotonic() - begun
-        print(f"undisturbed: {took:.1f} s", flush=True)
-        # Start-up takes a few seconds; what lies behind it leaves room for some rounds before the next kill.
-        longest = 3.0 + max(2.5, 2 * took / arguments.kills)
-        done, inside = kill_until_done(spec, home / "killed", arguments.kills, rng, longest)
+        spec.write_text(SPEC.format(rounds=arguments.rounds or 30 * arguments.kills))
+        start_up = undisturbed(spec, home / "whole")
+        done, inside = kill_until_done(spec, home / "killed", arguments.kills, rng, start_up)
         whole, killed = shown(home / "whole"), shown(home / "killed")
         same = whole["digest"] == killed["digest"] and timeless(home / "whole") == timeless(home / "killed")
         print(f"{done} kills, {inside} of them after the first round; state {killed['state']}")
         print(f"digest {killed['digest']} {'is' if same else 'IS NOT'} that of the undisturbed run, metrics included")
-        if not same:
+        if done < arguments.kills:
+            print(f"the run ended after {done} of {arguments.kills} kills: give it more --rounds")
+        if not same or done < arguments.kills:
             raise SystemExit(1)
 
 

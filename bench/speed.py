@@ -99,7 +99,7 @@ def measure(name: str, work: Work, count: int, warm_up: int) -> None:
         for turn in range(warm_up + count):
             before = state
             begun = time.perf_counter()
-            state, _ = next(ours)
+            state, _, _ = next(ours)
             spent = {"fedquilt": time.perf_counter() - begun}
             for threads, model in loops.items():
                 torch.set_num_threads(threads)

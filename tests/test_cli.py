@@ -138,7 +138,7 @@ def test_out_that_is_a_file_or_cannot_be_made(command: Command) -> None:
     assert answer.code == 2
     assert "is a file" in answer.err
     answer = command("run", "spec.toml", "--out", "spec.toml/below")
-    assert (answer.code, answer.err) == (2, "error: spec.toml/below: Not a directory\n")
+    assert (answer.code, answer.err) == (2, "error: spec.toml/below: cannot be used as a run folder: Not a directory\n")
 
 
 # resume
@@ -401,7 +401,7 @@ def test_warnings_are_one_line(command: Command) -> None:
         answer = command("show", "runs/spec")
     assert answer.code == 0
     assert answer.err.startswith(f"warning: {newest}: ")
-    assert answer.err.endswith("using the one before it\n")
+    assert answer.err.endswith("it is not used\n")
     assert answer.err.count("\n") == 1
 
 

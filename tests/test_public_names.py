@@ -16,6 +16,7 @@ NAMES = [
     "Partition",
     "Result",
     "Run",
+    "Split",
     "arrays",
     "centralised",
     "cifar10",

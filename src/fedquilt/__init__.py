@@ -3,20 +3,70 @@
 Bring a module, arrays, a partition and a method to `train`; or run a spec file with `run`.
 """
 
-from fedquilt.data import Data, arrays, cifar10, digits, mnist, mnist_5k
-from fedquilt.engines import inline, processes
-from fedquilt.errors import FedquiltError
-from fedquilt.experiment.report import report
-from fedquilt.experiment.run import Run, resume, run
-from fedquilt.experiment.spec import load_spec
-from fedquilt.experiment.summary import summary
-from fedquilt.experiment.sweep import sweep
-from fedquilt.experiment.training import Result, train
-from fedquilt.methods import centralised, fed_avg, fed_avg_m, fed_sgd
-from fedquilt.metrics.curves import History, rounds_to
-from fedquilt.partition import Partition, dirichlet, iid, shards
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedquilt.data import Data, Split, arrays, cifar10, digits, mnist, mnist_5k
+    from fedquilt.engines import inline, processes
+    from fedquilt.errors import FedquiltError
+    from fedquilt.experiment.report import report
+    from fedquilt.experiment.run import Run, resume, run
+    from fedquilt.experiment.spec import load_spec
+    from fedquilt.experiment.summary import summary
+    from fedquilt.experiment.sweep import sweep
+    from fedquilt.experiment.training import Result, train
+    from fedquilt.methods import centralised, fed_avg, fed_avg_m, fed_sgd
+    from fedquilt.metrics.curves import History, rounds_to
+    from fedquilt.partition import Partition, dirichlet, iid, shards
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "fedquilt.data": (
+        "Data",
+        "Split",
+        "arrays",
+        "cifar10",
+        "digits",
+        "mnist",
+        "mnist_5k",
+    ),
+    "fedquilt.engines": (
+        "inline",
+        "processes",
+    ),
+    "fedquilt.errors": ("FedquiltError",),
+    "fedquilt.experiment.report": ("report",),
+    "fedquilt.experiment.run": (
+        "Run",
+        "resume",
+        "run",
+    ),
+    "fedquilt.experiment.spec": ("load_spec",),
+    "fedquilt.experiment.summary": ("summary",),
+    "fedquilt.experiment.sweep": ("sweep",),
+    "fedquilt.experiment.training": (
+        "Result",
+        "train",
+    ),
+    "fedquilt.methods": (
+        "centralised",
+        "fed_avg",
+        "fed_avg_m",
+        "fed_sgd",
+    ),
+    "fedquilt.metrics.curves": (
+        "History",
+        "rounds_to",
+    ),
+    "fedquilt.partition": (
+        "Partition",
+        "dirichlet",
+        "iid",
+        "shards",
+    ),
+}
 
 __all__ = [
     "Data",
@@ -25,6 +75,7 @@ __all__ = [
     "Partition",
     "Result",
     "Run",
+    "Split",
     "arrays",
     "centralised",
     "cifar10",
@@ -48,3 +99,15 @@ __all__ = [
     "sweep",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Names are imported when they are first used: the command line then answers without waiting for PyTorch.
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'fedquilt' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -76,11 +77,15 @@ class ArgumentError(ValueError):
 
 
 def check(
-    function: Callable[..., object], arguments: Mapping[str, object], given: frozenset[str] = frozenset()
+    function: Callable[..., object],
+    arguments: Mapping[str, object],
+    given: frozenset[str] = frozenset(),
+    name: str | None = None,
 ) -> dict[str, Any]:
     """Return the arguments with defaults filled in, or raise an ArgumentError that lists every problem.
 
-    Parameters named in `given` are left out: the caller fills them in by itself.
+    Parameters named in `given` are left out: the caller fills them in by itself. `name` stands in for the function's own
+    in messages.
 
     >>> def step(lr: Positive, steps: Count = 1) -> None: ...
     >>> check(step, {"lr": 1})
@@ -92,11 +97,15 @@ def check(
     """
     model = _model(function, given) if isinstance(function, Hashable) else _model.__wrapped__(function, given)
     try:
-        checked = model(**{_field(key): value for key, value in arguments.items()})
+        checked = model(**{_field(key): _plain_number(value) for key, value in arguments.items()})
     except ValidationError as error:
-        raise ArgumentError(model.__name__, _problems(error, list(model.model_fields))) from None
+        raise ArgumentError(name or model.__name__, _problems(error, list(model.model_fields))) from None
     more = checked.model_extra or {}
     return {_key(name): getattr(checked, name) for name in [*model.model_fields, *more]}
+
+
+def _plain_number(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 @functools.cache

@@ -1,5 +1,7 @@
 """The command line. Everything it does is callable: `fedquilt.run`, `resume`, `sweep`, `report`, `summary`.
 
+What needs PyTorch is imported by the commands: help comes at once, and Ctrl-C during the import is handled as any other.
+
 Exit codes: 0 done; 1 the run failed; 2 wrong usage, spec or folder; 130 interrupted (and can be resumed).
 """
 
@@ -11,7 +13,7 @@ import sys
 import warnings
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,11 +23,10 @@ from rich.table import Column, Table
 import fedquilt
 from fedquilt import registry
 from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
-from fedquilt.experiment.report import HEADER
-from fedquilt.experiment.run import Run
-from fedquilt.experiment.summary import as_json, quiet_summary
-from fedquilt.experiment.template import TEMPLATE
 from fedquilt.progress import Lines, Live, clock, percent, watcher
+
+if TYPE_CHECKING:
+    from fedquilt.experiment.run import Run
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
 
@@ -58,6 +59,21 @@ class Kind(StrEnum):
     engines = "engines"
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(fedquilt.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def start(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Federated learning for data that differs from owner to owner."""
+
+
 @app.command(epilog="Example: fedquilt run first.toml --set method.lr=0.05 --out runs/slow")
 def run(
     spec: Annotated[Path, typer.Argument(help="A spec file (TOML); `fedquilt new` writes one.")],
@@ -79,6 +95,8 @@ def resume(
     rounds: Annotated[int | None, typer.Option(help="Run up to this many rounds instead.")] = None,
 ) -> None:
     """Go on with a run that was interrupted, from its newest good checkpoint."""
+    from fedquilt.experiment.summary import quiet_summary
+
     before = quiet_summary(run_folder)
     finished = before["state"] == "finished" and (rounds is None or rounds <= before["round"])
     display = None if finished else watcher(out, run_folder.name)
@@ -100,6 +118,8 @@ def show(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Show a run: state, rounds, accuracy, best, digest of the model, what was left out."""
+    from fedquilt.experiment.summary import as_json
+
     about = fedquilt.summary(run_folder)
     if json:
         print(as_json(about))  # plain print: Rich would wrap long lines
@@ -114,6 +134,10 @@ def show(
 def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     """List what a spec can name."""
     chosen: registry.Registry = getattr(registry, kind.value)
+    if not out.is_terminal:
+        for name in chosen:
+            print(f"{name}\t{chosen.summary(name)}")
+        return
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for name in chosen:
         table.add_row(f"[bold]{name}[/bold]", escape(chosen.summary(name)))
@@ -126,6 +150,8 @@ def new(
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
 ) -> None:
     """Write a commented spec to start from."""
+    from fedquilt.experiment.template import TEMPLATE
+
     if path.exists() and not force:
         raise SpecError(f"{path}: exists already; choose another name, or overwrite it with --force")
     try:
@@ -155,11 +181,14 @@ def sweep(
     finally:
         for shown in displays:
             shown.close()
-    table = Table("point", "best accuracy", "rounds to target", title=spec.stem, title_justify="left")
+    target = "target" if done.target is None else percent(done.target)
+    table = Table("point", "best accuracy", f"rounds to {target}", title=spec.stem, title_justify="left")
     for point in done.points:
         crossed = "–" if point.rounds_to_target is None else f"{point.rounds_to_target:.1f}"
         table.add_row(escape(point.name), percent(point.best), crossed, style="bold" if point is done.winner else "")
     out.print(table)
+    if done.winner is not None:
+        _say(f"best: {done.winner.name}")
     for where, value in done.published.items():
         _say(f"published, {where}: {value}")
     _say(f"Results: {done.results}")
@@ -178,7 +207,10 @@ def report(
     target: Annotated[float | None, typer.Option(help="Target accuracy (default: 95% of the best).")] = None,
 ) -> None:
     """Compare runs in a table and a plot."""
-    done = fedquilt.report(runs, folder, target)
+    from fedquilt.experiment.report import HEADER
+
+    # A sweep's folder holds its results beside the runs: `runs/grid/*` may name that file too.
+    done = fedquilt.report([path for path in runs if not path.is_file()] or runs, folder, target)
     shown = [HEADER.index(name) for name in ("run", "last accuracy", "mean of last 10", "best accuracy")]
     crossed = f"rounds to {percent(done.target)}"
     table = Table(Column("run", no_wrap=True), "last", "mean of last 10", "best", crossed)
@@ -192,8 +224,9 @@ def report(
 def main() -> None:
     """Run the command line; print errors that a user can act on as one message, without a traceback."""
     warnings.showwarning = _show_warning
-    # Schedulers end a job with SIGTERM: treated as Ctrl-C, so that it is saved and can be resumed.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    for name in ("SIGTERM", "SIGHUP"):  # a scheduler that ends a job, a connection that is lost: as Ctrl-C
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _interrupt)
     try:
         app()
     except (SpecError, RunError, DataError) as error:
@@ -203,13 +236,15 @@ def main() -> None:
         _complain(error)
         sys.exit(FAILED)
     except OSError as error:
-        if error.filename is None:
-            raise
-        _complain(f"{error.filename}: {error.strerror}")
-        sys.exit(WRONG)
+        _complain(f"{error.filename}: {error.strerror}" if error.filename else error)
+        sys.exit(WRONG if error.filename else FAILED)
     except KeyboardInterrupt:
         err.print("Interrupted.")
         sys.exit(INTERRUPTED)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _say(text: str) -> None:
@@ -247,13 +282,14 @@ def _closing(ended: Run) -> None:
 
 def _lines(about: dict[str, Any]) -> dict[str, str]:
     left, best = about["left_out"], about["best"]
+    behind = "" if about["saved_round"] == about["round"] else f" (of round {about['saved_round']})"
     lines = {
         "run": about["run"],
         "state": about["state"],
         "rounds": f"{about['round']} of {about['rounds']} (saved up to {about['saved_round']})",
         "accuracy": percent(about["accuracy"]),
         "best": "–" if best is None else f"{percent(best['accuracy'])} in round {best['round']}",
-        "digest": str(about["digest"] or "–"),
+        "digest": f"{about['digest'] or '–'}" + behind,
         "left out": f"{left['clients']} clients, {left['rounds_without_update']} rounds without an update",
         "time": clock(about["seconds"]),
         "sent": f"{about['bytes_down'] / 1e6:.1f} MB down, {about['bytes_up'] / 1e6:.1f} MB up",
@@ -261,5 +297,6 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     for reason, count in left["reasons"].items():
         lines[f"  {count}×"] = reason
     if about["state"] == "interrupted":
-        lines["go on with"] = f"fedquilt resume {shlex.quote(about['run'])}"
+        own = "python" in about["spec"]
+        lines["go on with"] = f"fedquilt resume {shlex.quote(about['run'])}" if not own else "fedquilt.train(…, out=…)"
     return lines

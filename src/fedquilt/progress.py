@@ -79,7 +79,8 @@ class Live:
         self._accuracy = history.accuracy[-1] if history.accuracy else None
         self._best = history.best[1] if history.best else None
         self._dropped = sum(len(record["dropped"]) for record in history)
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), TextColumn("{task.fields[text]}"))
+        bar = (BarColumn(bar_width=20),) if self._console.width >= 100 else ()
+        columns = (TextColumn("{task.description}"), *bar, TextColumn("{task.fields[text]}"))
         self._progress = Progress(*columns, console=self._console, auto_refresh=False)
         self._rounds: TaskID = self._progress.add_task(escape(self._title), total=last, completed=len(history), text="")
         self._clients: TaskID = self._progress.add_task("  clients", total=1, text="")

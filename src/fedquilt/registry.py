@@ -7,6 +7,7 @@ a wrong value is refused in the same words everywhere.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
@@ -29,18 +30,26 @@ class Registry:
     (9.0, 'The area of a square.', ['square'])
     """
 
-    def __init__(self, kind: str) -> None:
-        """Make an empty registry; `kind` is the word used in messages."""
+    def __init__(self, kind: str, home: str | None = None) -> None:
+        """Make a registry; `kind` is the word used in messages, `home` the package that fills it when it is first read."""
         self.kind = kind
+        self._home = home
         self._functions: dict[str, Callable[..., object]] = {}
+
+    def _filled(self) -> dict[str, Callable[..., object]]:
+        if self._home is not None:
+            importlib.import_module(self._home)
+        return self._functions
 
     def register(self, function: Callable[P, R]) -> Callable[P, R]:
         """Add a function under its own name, and check its arguments on every call (a decorator)."""
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            bound = inspect.signature(function).bind(*args, **kwargs)
-            arguments = check(function, bound.arguments)
+            names = list(inspect.signature(function).parameters)
+            if len(args) > len(names):
+                raise TypeError(f"{function.__name__} takes at most {len(names)} arguments, got {len(args)}")
+            arguments = check(function, {**dict(zip(names, args, strict=False)), **kwargs})
             return function(**arguments)  # type: ignore[call-arg]
 
         self._functions[function.__name__] = checked
@@ -48,23 +57,23 @@ class Registry:
 
     def __getitem__(self, name: str) -> Callable[..., object]:
         """Return the function of that name."""
-        return self._functions[name]
+        return self._filled()[name]
 
     def __contains__(self, name: object) -> bool:
         """Say whether the name is registered."""
-        return name in self._functions
+        return name in self._filled()
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names, sorted."""
-        return iter(sorted(self._functions))
+        return iter(sorted(self._filled()))
 
     def summary(self, name: str) -> str:
         """Return the first line of the function's documentation."""
-        return (inspect.getdoc(self._functions[name]) or "").split("\n", 1)[0]
+        return (inspect.getdoc(self[name]) or "").split("\n", 1)[0]
 
 
-methods = Registry("method")
-models = Registry("model")
-datasets = Registry("data set")
-partitions = Registry("partition")
-engines = Registry("engine")
+methods = Registry("method", "fedquilt.methods")
+models = Registry("model", "fedquilt.models")
+datasets = Registry("data set", "fedquilt.data")
+partitions = Registry("partition", "fedquilt.partition")
+engines = Registry("engine", "fedquilt.engines")

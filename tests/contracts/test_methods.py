@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -62,6 +63,52 @@ def test_a_resumed_run_equals_an_uninterrupted_one(name, blobs, unbalanced, smoo
     resumed = train(name, blobs, unbalanced, smooth, out=tmp_path / "broken")
     assert resumed.digest == whole.digest
     assert _timeless(tmp_path / "whole") == _timeless(tmp_path / "broken")
+
+
+class CtrlC:
+    """Presses Ctrl-C while the third round is being evaluated."""
+
+    def __init__(self, inner):
+        self.inner, self.count = inner, 0
+
+    @contextmanager
+    def open(self, federation):
+        with self.inner.open(federation) as session:
+            self.session = session
+            yield self
+
+    def run(self, planned, model, store):
+        yield from self.session.run(planned, model, store)
+
+    def evaluate(self, model, split):
+        self.count += 1
+        if self.count == 3:
+            raise KeyboardInterrupt
+        return self.session.evaluate(model, split)
+
+
+KEEPING = {
+    "kept momentum": lambda: fedquilt.fed_avg_m(fraction=0.5, momentum=0.9, keep_momentum=True),
+    "centralised": lambda: fedquilt.centralised(momentum=0.9, batch=20),
+}
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_ctrl_c_in_the_middle_of_a_round_loses_nothing_that_clients_keep(name, blobs, unbalanced, smooth, tmp_path):
+    def go(engine, out):
+        return fedquilt.train(smooth, blobs, unbalanced, KEEPING[name](), rounds=5, engine=engine, out=tmp_path / out)
+
+    whole = go(fedquilt.inline(), "whole")
+    stopped = go(CtrlC(fedquilt.inline()), "stopped")
+    assert stopped.interrupted
+    assert len(stopped.history) == 2
+    resumed = go(fedquilt.inline(), "stopped")
+    assert resumed.digest == whole.digest
+    assert _timeless(tmp_path / "whole") == _timeless(tmp_path / "stopped")
+
+
+def test_there_are_methods_to_test():
+    assert {"fed_avg", "fed_avg_m", "fed_sgd", "centralised"} <= set(METHODS)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -154,7 +154,73 @@ def test_a_gradient_shared_by_two_parameters_is_used_once_for_each(blobs, unbala
     assert result.model.a.abs().max() > 0
 
 
+class Masked(nn.Module):
+    """Carries a constant mask with −∞ in it, and a buffer of very large values that training changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+        self.register_buffer("mask", torch.tensor([0.0, float("-inf")]))
+        self.register_buffer("large", torch.tensor([3e9, 1e-6]))
+
+    def forward(self, x):
+        if self.training:
+            self.large[0] += 1e9
+        return self.linear(x)
+
+
+def test_buffers_may_hold_infinities_and_large_values_and_constants_stay(blobs, unbalanced):
+    torch.manual_seed(0)
+    result = trained(Masked(), blobs, unbalanced, fedquilt.inline())
+    assert all(record["dropped"] == [] for record in result.history)
+    assert result.model.mask.tolist() == [0.0, float("-inf")]
+    assert result.model.large[0] > 4e9
+    assert result.model.large[1] == torch.tensor(1e-6)
+
+
+class Lazy(nn.Module):
+    """Makes a constant on its first call and keeps it, outside of buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+        self.scale = None
+
+    def forward(self, x):
+        if self.scale is None:
+            self.scale = torch.full((8,), 0.5)
+        return self.linear(x * self.scale)
+
+
+def test_a_module_that_caches_a_tensor_in_its_first_call_trains(blobs, unbalanced):
+    result = trained(Lazy(), blobs, unbalanced, fedquilt.inline())
+    assert all(record["dropped"] == [] for record in result.history)
+
+
+class Restless(nn.Module):
+    """Drops out in evaluation too."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.linear(nn.functional.dropout(x, 0.5))
+
+
+def test_draws_in_evaluation_are_keyed_too(blobs, unbalanced):
+    torch.manual_seed(0)
+    module = Restless()
+    engines = (fedquilt.inline(), fedquilt.inline(), fedquilt.processes(workers=2))
+    losses = [trained(module, blobs, unbalanced, engine).history.loss for engine in engines]
+    assert losses[0] == losses[1] == losses[2]
+
+
 def test_models_that_cannot_be_trained_are_refused():
+    complex_buffer = nn.Linear(2, 2)
+    complex_buffer.register_buffer("phase", torch.zeros(1, dtype=torch.complex64))
+    with pytest.raises(FedquiltError, match="complex numbers cannot be carried: phase"):
+        Layout.of(complex_buffer)
     with pytest.raises(FedquiltError, match="no parameters to train"):
         Layout.of(nn.ReLU())
     with pytest.raises(FedquiltError, match="must be float32"):

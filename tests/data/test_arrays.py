@@ -71,3 +71,14 @@ WRONG: list[tuple[tuple[Any, Any, Any, Any], dict[str, Any], str]] = [
 def test_what_is_wrong_is_said(values: tuple[Any, Any, Any, Any], options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         arrays(*values, **options)
+
+
+def test_a_column_of_labels_is_a_row_of_them() -> None:
+    x, y = np.zeros((6, 2), dtype=np.float32), np.array([0, 1, 2, 0, 1, 2])
+    data = arrays(x, y[:, None], x, y[:, None])
+    assert data.train.y.tolist() == y.tolist()
+
+
+def test_describing_data_does_not_print_it() -> None:
+    x, y = np.zeros((6, 2), dtype=np.float32), np.array([0, 1, 2, 0, 1, 2])
+    assert repr(arrays(x, y, x, y)) == "Data(arrays: 6 to train, 6 to test, 3 classes)"

@@ -126,7 +126,7 @@ def test_what_clients_keep_travels_to_workers_and_back(blobs, unbalanced, smooth
         planned = plan(method, state, unbalanced.sizes, 1)
         for result in session.run(planned, state.model, store):
             assert isinstance(result, ClientUpdate)
-            store.update({result.client: result.keep})
+            store = store.updated({result.client: result.keep})
     kept = dict(store.items())
     assert sorted(kept) == list(range(6))
     assert set(kept[0]["0"]) == {"0.weight", "0.bias", "2.weight", "2.bias"}

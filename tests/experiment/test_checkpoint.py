@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -147,6 +148,60 @@ def test_another_rate_or_other_data_are_another_run(finished, blobs, unbalanced,
     ]:
         with pytest.raises(RunError, match="another federation"):
             fedquilt.train(smooth, data, unbalanced, method, rounds=6, out=tmp_path / "run")
+
+
+def test_a_run_from_python_is_described_as_one(finished):
+    folder, _ = finished
+    about = fedquilt.summary(folder.path)
+    assert (about["state"], about["round"], about["rounds"]) == ("finished", 6, 6)
+    with pytest.raises(RunError, match="is a run from Python"):
+        fedquilt.resume(folder.path)
+
+
+def test_train_does_not_take_over_the_folder_of_a_spec(tmp_path, blobs, unbalanced, smooth):
+    (tmp_path / "spec.toml").write_text("[run]\nrounds = 3\n")
+    with pytest.raises(RunError, match="holds the run of a spec"):
+        fedquilt.train(smooth, blobs, unbalanced, fedquilt.fed_avg(), rounds=1, out=tmp_path)
+
+
+def test_looking_at_a_run_does_not_keep_it_from_running(finished):
+    """`show` looks at the lock again and again while the run is started and ended."""
+    folder, _ = finished
+    stop = threading.Event()
+
+    def look():
+        while not stop.is_set():
+            folder.running()
+
+    onlookers = [threading.Thread(target=look) for _ in range(2)]
+    for onlooker in onlookers:
+        onlooker.start()
+    try:
+        for _ in range(50):
+            with folder.locked():
+                pass
+    finally:
+        stop.set()
+        for onlooker in onlookers:
+            onlooker.join()
+
+
+def test_a_disk_that_is_full_is_one_message(finished, monkeypatch):
+    _, go = finished
+
+    def full(self, *_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RunFolder, "save", full)
+    with pytest.raises(fedquilt.FedquiltError, match="cannot be written: No space left on device"):
+        go(8)
+
+
+def test_a_damaged_line_of_metrics_ends_the_reading(finished):
+    folder, _ = finished
+    lines = folder.metrics.read_text().splitlines()
+    folder.metrics.write_text("\n".join([*lines[:3], lines[3].replace('"dropped"', '"drxpped"'), *lines[4:]]) + "\n")
+    assert len(folder.history()) == 3
 
 
 def test_two_processes_cannot_run_one_folder(finished):

@@ -1,5 +1,9 @@
-import numpy as np
+from typing import Any
 
+import numpy as np
+import pytest
+
+from fedquilt.errors import SpecError
 from fedquilt.partition import Partition
 
 
@@ -18,3 +22,9 @@ def test_pooled() -> None:
 def test_class_counts() -> None:
     counts = Partition.of([[0, 2], [1], []]).class_counts(np.array([2, 0, 2]), classes=3)
     assert counts.tolist() == [[0, 0, 2], [1, 0, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("clients", [[[0, -1]], [[0.7]], []], ids=["negative", "fraction", "nobody"])
+def test_positions_are_whole_numbers_from_0(clients: Any) -> None:
+    with pytest.raises(SpecError):
+        Partition.of(clients)

@@ -17,6 +17,7 @@ from fedquilt.core.rng import generator, torch_seeded
 from fedquilt.core.transform import At, State
 from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data, Split
+from fedquilt.errors import told
 
 GATHERED = 4096
 """Examples made ready at a time: a bound on memory, fixed, because augmentation draws follow it."""
@@ -98,7 +99,7 @@ def client_update(algorithm: Algorithm, context: Context, data: ClientData) -> C
                 params, carried, loss = local_step(recipe, params, carried, batch, point)
                 losses.append(loss)
         except Exception as error:
-            raise ClientError(f"{type(error).__name__} in local step {len(losses) + 1}: {error}") from error
+            raise ClientError(f"local step {len(losses) + 1}: {told(error)}") from error
     after = bench.read()
     delta = after.vector.sub_(context.start.vector)
     return ClientUpdate(
@@ -107,7 +108,7 @@ def client_update(algorithm: Algorithm, context: Context, data: ClientData) -> C
         delta=_uploaded(algorithm, context, delta),
         buffers=after.buffers,
         counters=after.counters,
-        weight=algorithm.weigh(len(data)),
+        weight=float(algorithm.weigh(len(data))),
         loss=_mean_loss(losses, batches),
         steps=len(losses),
         examples=len(batches.order),

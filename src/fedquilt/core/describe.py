@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 
@@ -23,6 +24,10 @@ def describe(value: Any) -> str:
         return f"{type(value).__qualname__}({', '.join(inside)})"
     if isinstance(value, tuple | list):
         return f"[{', '.join(describe(part) for part in value)}]"
+    if isinstance(value, FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        bound = [describe(part) for part in (*cells, *(value.__defaults__ or ()))]
+        return f"{value.__module__}.{value.__qualname__}" + (f"[{', '.join(bound)}]" if bound else "")
     if callable(value):
         return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
     return repr(value)

@@ -29,8 +29,8 @@ def rounds(
     eval_every: int = 1,
     train_loss: bool = False,
     heard: Heard | None = None,
-) -> Iterator[tuple[ServerState, Record]]:
-    """Run the rounds after `state` up to `last`, and yield the state and the record of each.
+) -> Iterator[tuple[ServerState, ClientStore, Record]]:
+    """Run the rounds after `state` up to `last`, and yield the state, the clients' own and the record of each.
 
     The model is evaluated on the test set every `eval_every` rounds and after the last; with `train_loss`, on the whole
     training set too.
@@ -42,14 +42,14 @@ def rounds(
         results = session.run(planned, state.model, store)
         before = state.model
         state, merged = merge(algorithm, layout, state, planned, _announced(results, len(planned.clients), heard))
-        store.update(merged.kept)
+        store = store.updated(merged.kept)
         record = _record(federation, planned, merged, applied=state.model is not before)
         if state.round % eval_every == 0 or state.round == last:
             test = session.evaluate(state.model, "test")
             record |= {"accuracy": test.accuracy, "loss": _finite(test.loss)}
             if train_loss:
                 record["train_loss"] = _finite(session.evaluate(state.model, "train").loss)
-        yield state, record | {"seconds": round(time.perf_counter() - begun, 4)}
+        yield state, store, record | {"seconds": round(time.perf_counter() - begun, 4)}
 
 
 def _announced(

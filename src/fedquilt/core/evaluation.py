@@ -13,6 +13,7 @@ from fedquilt.core.loss import Loss
 from fedquilt.core.params import ModelState
 from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data, Split
+from fedquilt.errors import FedquiltError
 
 CHUNK = 1000
 """Examples evaluated at a time. Fixed: a matrix product's last bits may depend on its number of rows."""
@@ -51,11 +52,18 @@ def evaluate_chunk(
     if data.prepare is not None:
         x = data.prepare(x)
     outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))
+    if outputs.shape[:-1] != y.shape:
+        raise ValueError(f"it returns {tuple(outputs.shape)} for labels of {tuple(y.shape)}")
     losses, counted = loss.each(outputs, y)
     right = outputs.argmax(dim=-1) == y
     if counted is None:
         return Counted(float(losses.double().sum()), int(right.sum()), losses.numel())
     return Counted(float((losses * counted).double().sum()), int((right * counted).sum()), int(counted.sum()))
+
+
+def evaluation_failed(reason: str) -> FedquiltError:
+    """Return the error of a model that cannot be evaluated."""
+    return FedquiltError(f"the model could not be evaluated: {reason}")
 
 
 def combine(parts: Iterable[Counted]) -> Evaluation:

@@ -17,6 +17,9 @@ from fedquilt.errors import OverflowInSumError
 LARGEST = 2.0**20
 """Values at or above this cannot be summed."""
 
+LARGEST_WEIGHT = 2.0**60
+"""A cohort's weights must stay below this."""
+
 _INT64_MAX = 2**63 - 1
 
 
@@ -61,3 +64,34 @@ class ExactMean:
         if weight <= 0:
             return None
         return (self._sum.double().mul_(math.ldexp(1.0, -self._shift)) / weight).float()
+
+
+class OrderedMean:
+    """A weighted mean of short vectors of any size of values, added up in the order of their slots.
+
+    It keeps the vectors until the end, which is right for buffers: they are few, and may be as large as they like.
+
+    >>> mean = OrderedMean()
+    >>> mean.add(1, torch.tensor([float("-inf"), 4e9]), 1.0)
+    >>> mean.add(0, torch.tensor([float("-inf"), 0.0]), 3.0)
+    >>> mean.finish()
+    tensor([     -inf, 1.0000e+09])
+    """
+
+    def __init__(self) -> None:
+        """Make an empty mean."""
+        self._terms: dict[int, tuple[Tensor, float]] = {}
+
+    def add(self, slot: int, values: Tensor, weight: float) -> None:
+        """Take in one vector; one without weight has no say."""
+        if weight > 0 and len(values):
+            self._terms[slot] = (values.clone(), weight)
+
+    def finish(self) -> Tensor:
+        """Return the mean over what was taken in, which must not be nothing."""
+        terms = [self._terms[slot] for slot in sorted(self._terms)]
+        total = math.fsum(weight for _, weight in terms)
+        mean = torch.zeros(len(terms[0][0]), dtype=torch.float64)
+        for values, weight in terms:
+            mean += values.double() * (weight / total)
+        return mean.float()

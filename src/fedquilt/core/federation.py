@@ -6,7 +6,6 @@ import copy
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import torch
 from torch import nn
 
 from fedquilt.core.algorithm import Algorithm
@@ -17,7 +16,7 @@ from fedquilt.core.rng import torch_seeded
 from fedquilt.core.transform import State
 from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data, Split
-from fedquilt.errors import FedquiltError
+from fedquilt.errors import FedquiltError, told
 from fedquilt.partition.partition import Partition
 
 SplitName = Literal["train", "test"]
@@ -38,6 +37,8 @@ class Federation:
     def of(cls, module: nn.Module, data: Data, partition: Partition, algorithm: Algorithm, seed: int) -> Federation:
         """Put a federation together. The module is copied: the caller's own is never changed."""
         held = partition.pooled() if algorithm.pooled else partition
+        if len(held.indices) and int(held.indices.min()) < 0:
+            raise FedquiltError(f"the partition names example {int(held.indices.min())}; positions start at 0")
         if len(held.indices) and int(held.indices.max()) >= len(data.train):
             raise FedquiltError(
                 f"the partition names example {int(held.indices.max())}, but the data set {data.name} has only "
@@ -75,12 +76,14 @@ class Federation:
         """Run one client's update; whatever goes wrong in it becomes a fault of that client."""
         context = Context(self.bench, model, self.seed, round_, client, slot, kept)
         data = ClientData(self.data, self.data.train, self.partition.client(client))
+        if not len(data):
+            return Fault(client, slot, "holds no examples")
         try:
             return client_update(self.algorithm, context, data)
         except ClientError as error:
             return Fault(client, slot, str(error))
         except Exception as error:
-            return Fault(client, slot, f"{type(error).__name__}: {error}")
+            return Fault(client, slot, told(error))
 
     def split(self, name: SplitName) -> Split:
         """Return a split of the data by name."""
@@ -88,5 +91,5 @@ class Federation:
 
     def evaluate(self, model: ModelState, split: SplitName, rows: tuple[int, int]) -> Counted:
         """Evaluate a model on some rows of a split."""
-        with torch.inference_mode():
+        with torch_seeded(self.seed, f"evaluate {split}", rows[0]):
             return evaluate_chunk(self.bench, self.algorithm.loss, model, self.data, self.split(split), rows)

@@ -68,6 +68,9 @@ class Layout:
         if odd:
             raise FedquiltError(f"parameters must be float32 (use module.float()): {', '.join(odd)}")
         kept = _persistent_buffers(module)
+        complex_ = [name for name, buffer in kept.items() if buffer.is_complex()]
+        if complex_:
+            raise FedquiltError(f"buffers of complex numbers cannot be carried: {', '.join(complex_)}")
         floating = {name: b for name, b in kept.items() if b.is_floating_point()}
         whole = {name: b for name, b in kept.items() if not b.is_floating_point()}
         return cls(_entries(trained), _entries(floating), _entries(whole))

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from fedquilt.core.algorithm import Algorithm, Indices
 from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.exact import LARGEST, ExactMean
+from fedquilt.core.exact import LARGEST, LARGEST_WEIGHT, OrderedMean
 from fedquilt.core.params import Layout, ModelState
 from fedquilt.core.rng import generator
 from fedquilt.core.state import ServerState
 from fedquilt.core.transform import At, State
+from fedquilt.errors import OverflowInSumError
+
+_NOTHING = torch.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +48,11 @@ def plan(algorithm: Algorithm, state: ServerState, sizes: Indices, seed: int) ->
     round_ = state.round + 1
     clients = algorithm.select(sizes, generator(seed, "select", round_))
     chosen = sizes[clients]
-    weights = (algorithm.weigh(int(size)) for size in chosen)
-    planned = math.fsum(weight for weight in weights if math.isfinite(weight) and weight > 0)
-    return Plan(round_, clients, chosen, planned)
+    weights = (float(algorithm.weigh(int(size))) for size in chosen)
+    usable = [weight for weight in weights if math.isfinite(weight) and weight > 0]
+    if sum(usable) >= LARGEST_WEIGHT:
+        raise OverflowInSumError(f"the weights of a round's clients add up to {sum(usable):g}; the limit is 2^60")
+    return Plan(round_, clients, chosen, math.fsum(usable))
 
 
 def merge(
@@ -59,7 +64,7 @@ def merge(
     left the model and the server's optimiser stay as they were.
     """
     deltas = algorithm.reduce(layout.size, planned.weight)
-    buffers = ExactMean(layout.buffer_size, planned.weight)
+    buffers = OrderedMean()
     counters = state.model.counters.clone()
     taken: dict[int, ClientUpdate] = {}
     faults: list[Fault] = []
@@ -67,43 +72,55 @@ def merge(
         if isinstance(result, Fault):
             faults.append(result)
             continue
-        reason = fault_in(result, layout)
+        reason = fault_in(result, layout, state.model)
         if reason:
             faults.append(Fault(result.client, result.slot, reason))
             continue
         deltas.add(result.slot, result.delta, result.weight)
         buffers.add(result.slot, result.buffers, result.weight)
         torch.maximum(counters, result.counters, out=counters)
-        taken[result.slot] = result
+        taken[result.slot] = replace(result, delta=_NOTHING, buffers=_NOTHING, counters=_NOTHING)
     report = _report(taken, faults)
-    delta, buffer = deltas.finish(), buffers.finish()
-    if delta is None or buffer is None:
+    delta = deltas.finish()
+    if delta is None:
         return ServerState(planned.round, state.model, state.optimiser), report
+    buffer = buffers.finish() if layout.buffer_size else state.model.buffers
     vector, optimiser = _server_step(algorithm, state, planned.round, delta)
     return ServerState(planned.round, ModelState(vector, buffer, counters), optimiser), report
 
 
-def fault_in(update: ClientUpdate, layout: Layout) -> str | None:
+def wrong_shape(update: ClientUpdate, layout: Layout) -> str | None:
+    """Say which part of an update has another shape than the model's, if one has."""
+    parts = (
+        ("an update", update.delta, layout.size),
+        ("buffers", update.buffers, layout.buffer_size),
+        ("whole-number buffers", update.counters, layout.counter_size),
+    )
+    for what, values, size in parts:
+        if values.shape != (size,):
+            return f"sent {what} of the shape {tuple(values.shape)}, where the model has {(size,)}"
+    return None
+
+
+def fault_in(update: ClientUpdate, layout: Layout, start: ModelState) -> str | None:
     """Say what makes an update unusable, if anything does."""
     if not math.isfinite(update.weight):
         return f"sent the weight {update.weight}"
     if update.weight < 0:
         return f"sent a negative weight ({update.weight:g})"
-    parts = (("update", update.delta, layout.size), ("buffers", update.buffers, layout.buffer_size))
-    for what, values, size in parts:
-        if values.dim() != 1 or len(values) != size:
-            return f"sent {what} of {values.numel()} values, where the model has {size}"
-        if not size:
-            continue
-        low, high = (float(bound) for bound in torch.aminmax(values))
-        if math.isnan(low) or math.isnan(high):
-            return f"sent NaN in its {what}"
-        if math.isinf(low) or math.isinf(high):
-            return f"sent an infinite value in its {what}"
-        if max(-low, high) >= LARGEST:
-            return f"sent a value of {max(-low, high):.3g} in its {what}; the limit is {LARGEST:.0f}"
-    if update.counters.shape != (layout.counter_size,):
-        return f"sent {update.counters.numel()} whole-number buffers, where the model has {layout.counter_size}"
+    wrong = wrong_shape(update, layout)
+    if wrong is not None:
+        return wrong
+    low, high = (float(bound) for bound in torch.aminmax(update.delta))
+    if math.isnan(low) or math.isnan(high):
+        return "sent NaN in its update"
+    if math.isinf(low) or math.isinf(high):
+        return "sent an infinite value in its update"
+    if max(-low, high) >= LARGEST:
+        return f"sent a value of {max(-low, high):.3g} in its update; the limit is {LARGEST:.0f}"
+    # A constant buffer may well hold an infinity, such as a mask's; one that became so in training may not.
+    if bool((~torch.isfinite(update.buffers) & torch.isfinite(start.buffers)).any()):
+        return "sent NaN or an infinite value in its buffers"
     return None
 
 

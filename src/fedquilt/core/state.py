@@ -38,9 +38,9 @@ class ClientStore:
         """Return what a client kept."""
         return self._kept.get(client)
 
-    def update(self, kept: Mapping[int, State]) -> None:
-        """Take in what the clients of a round kept."""
-        self._kept.update(kept)
+    def updated(self, kept: Mapping[int, State]) -> ClientStore:
+        """Return the store after a round in which clients kept these; this one stays as it is."""
+        return ClientStore({**self._kept, **kept}) if kept else self
 
     def items(self) -> Iterator[tuple[int, State]]:
         """Iterate over clients and what they kept, by client."""

@@ -61,6 +61,8 @@ def _split(part: str, x: Array, y: Array) -> Split:
     if labels.is_floating_point() or labels.is_complex():
         raise DataError(f"y_{part}: labels must be whole numbers, got {labels.dtype}")
     labels = labels.long()
+    if labels.dim() == 2 and labels.shape[1] == 1:
+        labels = labels.squeeze(1)  # a column, as tables have it
     counted = labels if labels.dim() == 1 else labels[labels != IGNORED]
     if not counted.numel():
         raise DataError(f"y_{part}: every label is {IGNORED}, which marks places that do not count")
@@ -76,5 +78,5 @@ def _tensor(name: str, values: Array) -> Tensor:
         array = np.asarray(values)
         # torch shares memory, and cannot say that it may not be written to.
         return torch.from_numpy(np.require(array, requirements=["C", "W"]))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise DataError(f"{name}: must be an array of numbers: {error}") from None

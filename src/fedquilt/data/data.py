@@ -15,19 +15,23 @@ Augment = Callable[[Tensor, np.random.Generator], Tensor]
 """Raw examples to model input with random changes, drawn from the generator alone."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """Examples and their labels, one row each."""
 
     x: Tensor
     y: Tensor
 
+    def __repr__(self) -> str:
+        """Say how large it is, not all that is in it."""
+        return f"Split({len(self)} examples of {tuple(self.x.shape[1:])})"
+
     def __len__(self) -> int:
         """Count the examples."""
         return len(self.y)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Data:
     """A data set with its training and test part.
 
@@ -41,3 +45,7 @@ class Data:
     classes: int
     prepare: Prepare | None = None
     augment: Augment | None = None
+
+    def __repr__(self) -> str:
+        """Say how large it is, not all that is in it."""
+        return f"Data({self.name}: {len(self.train)} to train, {len(self.test)} to test, {self.classes} classes)"

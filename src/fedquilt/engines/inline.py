@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.engine import Engine, Session
-from fedquilt.core.evaluation import Evaluation, chunks, combine
+from fedquilt.core.evaluation import Evaluation, chunks, combine, evaluation_failed
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
 from fedquilt.core.round import Plan
 from fedquilt.core.state import ClientStore
+from fedquilt.errors import told
 from fedquilt.registry import engines
 
 
@@ -52,4 +53,7 @@ class InlineSession:
     def evaluate(self, model: ModelState, split: SplitName) -> Evaluation:
         """Evaluate chunk by chunk."""
         rows = chunks(len(self.federation.split(split)))
-        return combine(self.federation.evaluate(model, split, part) for part in rows)
+        try:
+            return combine([self.federation.evaluate(model, split, part) for part in rows])
+        except Exception as error:
+            raise evaluation_failed(told(error)) from error

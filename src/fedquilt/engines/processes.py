@@ -7,7 +7,6 @@ one at a time, the largest first. A worker that dies is replaced and its client 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import sys
 import warnings
@@ -24,7 +23,7 @@ import torch.multiprocessing
 from fedquilt.arguments import Count
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.engine import Engine, Session
-from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine
+from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
@@ -106,8 +105,10 @@ class ProcessSession:
     def __post_init__(self) -> None:
         """Start the workers."""
         self._model = shared_model(self.federation.layout, self.start == "fork")
-        for _ in range(min(self.count, len(self.federation.partition))):
+        for _ in range(self.count):
             self._workers.append(self._hire())
+        for worker in self._workers:
+            self._greet(worker)
 
     def run(self, planned: Plan, model: ModelState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
         """Run the plan's clients, the largest first."""
@@ -142,7 +143,11 @@ class ProcessSession:
         write(self._model, model)
         rows = chunks(len(self.federation.split(split)))
         tasks = [_Task({"do": "evaluate", "split": split, "first": first, "last": last}) for first, last in rows]
-        done = {task.message["first"]: Counted(*answer) for task, answer, _, _ in self._share_out(tasks)}
+        done = {}
+        for task, answer, _, _ in self._share_out(tasks):
+            if isinstance(answer, dict):
+                raise evaluation_failed(answer["error"])
+            done[task.message["first"]] = Counted(*answer)
         return combine(done[first] for first, _ in rows)
 
     def close(self) -> None:
@@ -160,7 +165,7 @@ class ProcessSession:
         desk = Desk(self._model, (shared_model(layout, forked), shared_model(layout, forked)))
         ours, theirs = context.Pipe()
         process = context.Process(  # type: ignore[attr-defined]
-            target=work, args=(self.federation, desk, theirs), daemon=True
+            target=work, args=(self.federation, desk, theirs, self.start == "spawn"), daemon=True
         )
         with warnings.catch_warnings():
             # Python 3.12 warns of a fork when any thread exists. NumPy's idle ones do; a worker never uses them.
@@ -168,6 +173,19 @@ class ProcessSession:
             process.start()
         theirs.close()
         return _Worker(process, ours, desk)
+
+    def _greet(self, worker: _Worker) -> None:
+        """Wait until a spawned worker has started; a forked one is there at once."""
+        if self.start == "fork":
+            return
+        try:
+            worker.pipe.recv_bytes()
+        except EOFError:
+            self.close()
+            raise WorkerError(
+                "a worker process could not start. If the message above speaks of starting a new process: put what your "
+                "script does under `if __name__ == '__main__':`, because workers import it"
+            ) from None
 
     def _share_out(self, tasks: list[_Task]) -> Iterator[tuple[_Task, Any, ModelState, bytes | None]]:
         """Hand out tasks as workers become free; yield each with its answer and where its values lie."""
@@ -220,6 +238,7 @@ class ProcessSession:
             stacklevel=2,
         )
         self._workers[place] = self._hire()
+        self._greet(self._workers[place])
         queue.appendleft(task)
         self._give(self._workers[place], queue)
 
@@ -228,6 +247,4 @@ class ProcessSession:
         text = f"{DEATHS_ALLOWED} worker processes died on {what} (exit code {exitcode})"
         if exitcode == -9:
             text += "; the system may be out of memory: try fewer workers (engine.workers)"
-        elif multiprocessing.get_start_method(allow_none=True) != "fork" and self.start == "spawn":
-            text += "; a script must start training under `if __name__ == '__main__':`"
         return text

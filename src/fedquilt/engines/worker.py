@@ -15,10 +15,11 @@ from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.federation import Federation
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
-from fedquilt.core.round import fault_in
+from fedquilt.core.round import wrong_shape
 from fedquilt.core.tensors import from_bytes, to_bytes
 from fedquilt.engines.allocator import keep_freed_memory
 from fedquilt.engines.shared import write
+from fedquilt.errors import told
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,13 +33,15 @@ class Desk:
     results: tuple[ModelState, ModelState]
 
 
-def work(federation: Federation, desk: Desk, pipe: Connection) -> None:
-    """Do tasks until the pipe closes or the parent dies."""
+def work(federation: Federation, desk: Desk, pipe: Connection, greet: bool) -> None:
+    """Do tasks until the pipe closes or the parent dies; with `greet`, say first that work can begin."""
     # Ctrl-C reaches the whole group: the parent decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     keep_freed_memory()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
+    if greet:
+        pipe.send_bytes(b"ready")
     with pinned():
         while True:
             try:
@@ -49,15 +52,15 @@ def work(federation: Federation, desk: Desk, pipe: Connection) -> None:
             if task["do"] == "train":
                 _train(federation, desk, pipe, task, kept)
             else:
-                rows = (task["first"], task["last"])
-                pipe.send_bytes(json.dumps(federation.evaluate(desk.model, task["split"], rows)).encode())
+                _evaluate(federation, desk, pipe, task)
 
 
 def _train(federation: Federation, desk: Desk, pipe: Connection, task: dict[str, Any], kept: bytes | None) -> None:
     state = None if kept is None else from_bytes(kept)
     result = federation.run_client(desk.model, task["round"], task["client"], task["slot"], state)
-    if isinstance(result, ClientUpdate) and result.delta.numel() != federation.layout.size:
-        result = Fault(result.client, result.slot, fault_in(result, federation.layout) or "sent a wrong length")
+    wrong = wrong_shape(result, federation.layout) if isinstance(result, ClientUpdate) else None
+    if wrong is not None:  # It would not fit into the place that results are written to.
+        result = Fault(result.client, result.slot, wrong)
     if isinstance(result, Fault):
         pipe.send_bytes(json.dumps({"fault": result.reason}).encode())
         return
@@ -66,6 +69,14 @@ def _train(federation: Federation, desk: Desk, pipe: Connection, task: dict[str,
     pipe.send_bytes(json.dumps(answer | {"kept": result.keep is not None}).encode())
     if result.keep is not None:
         pipe.send_bytes(to_bytes(result.keep))
+
+
+def _evaluate(federation: Federation, desk: Desk, pipe: Connection, task: dict[str, Any]) -> None:
+    try:
+        answer: object = federation.evaluate(desk.model, task["split"], (task["first"], task["last"]))
+    except Exception as error:
+        answer = {"error": told(error)}
+    pipe.send_bytes(json.dumps(answer).encode())
 
 
 def _leave_with_parent() -> None:

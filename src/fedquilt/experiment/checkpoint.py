@@ -40,7 +40,7 @@ def load(path: Path) -> tuple[ServerState, ClientStore, dict[str, str]]:
             metadata = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (OSError, safetensors.SafetensorError, UnicodeDecodeError) as error:
-        raise RunError(f"{path}: cannot be read: {error}") from None
+        raise RunError(f"{path}: is damaged or cut short: {error}") from None
     claimed = metadata.pop("digest", "")
     if claimed != _digest(tensors, metadata):
         raise RunError(f"{path}: is damaged: its content does not match its digest")

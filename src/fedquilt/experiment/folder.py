@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ from fedquilt.errors import RunError
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.metrics.curves import History
+
+KEYS = {"round", "accuracy", "loss", "dropped", "applied", "seconds", "bytes_down", "bytes_up"}
+"""What every record has; a line without them is damaged."""
 
 KEPT = 2
 """Checkpoints kept: if the newest turns out damaged, the one before it serves."""
@@ -72,7 +76,7 @@ class RunFolder:
                     record = json.loads(line)
                 except json.JSONDecodeError:
                     break
-                if not isinstance(record, dict) or record.get("round") != len(records) + 1:
+                if not isinstance(record, dict) or not record.keys() >= KEYS or record["round"] != len(records) + 1:
                     break
                 records.append(record)
         return History(records)
@@ -85,29 +89,34 @@ class RunFolder:
 
     def latest(self) -> tuple[ServerState, ClientStore, dict[str, str]] | None:
         """Read the newest checkpoint that is whole and whose rounds are all in the metrics."""
-        recorded = len(self.history())
-        for path in self.checkpoints:
+        recorded, found = len(self.history()), self.checkpoints
+        for path in found:
             try:
                 state, store, about = checkpoint.load(path)
             except RunError as error:
-                warnings.warn(f"{error}; using the one before it", RuntimeWarning, stacklevel=2)
+                warnings.warn(f"{error}; it is not used", RuntimeWarning, stacklevel=2)
                 continue
             if state.round <= recorded:
                 return state, store, about
             warnings.warn(
-                f"{path}: is ahead of {self.metrics.name}, which has {recorded} rounds; using the one before it",
+                f"{path}: is ahead of {self.metrics.name}, which has {recorded} whole rounds; it is not used",
                 RuntimeWarning,
                 stacklevel=2,
             )
+        if found:
+            warnings.warn(f"{self.path}: no checkpoint can be used: starting again", RuntimeWarning, stacklevel=2)
         return None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from running the same folder; the lock goes with the process."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as file:
-            if not _lock(file.fileno()):
-                raise RunError(f"{self.path}: another process is running this")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot be used as a run folder: {error.strerror}") from None
+        with file:
+            _lock_soon(file.fileno(), self.path)
             yield
 
     def running(self) -> bool:
@@ -116,16 +125,25 @@ class RunFolder:
         if not lock.exists():
             return False
         with lock.open("r") as file:
-            return not _lock(file.fileno())
+            return not _lock(file.fileno(), alone=False)
 
 
-def _lock(descriptor: int) -> bool:
+def _lock_soon(descriptor: int, path: Path) -> None:
+    # `running` takes the lock for a moment to see whether it is free: hence a few tries.
+    for _ in range(20):
+        if _lock(descriptor, alone=True):
+            return
+        time.sleep(0.05)
+    raise RunError(f"{path}: another process is running this")
+
+
+def _lock(descriptor: int, alone: bool) -> bool:
     try:
         import fcntl
     except ImportError:  # not there on Windows
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

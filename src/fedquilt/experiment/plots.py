@@ -35,7 +35,7 @@ def draw_curves(path: Path, histories: Mapping[str, History], target: float | No
         left.plot(history.rounds, [100 * value for value in history.accuracy], label=name, linewidth=1.6)
         right.plot(history.rounds, history.loss, label=name, linewidth=1.6)
     if target is not None:
-        left.axhline(100 * target, color="0.6", linewidth=0.8, linestyle="--")
+        left.axhline(100 * target, color="0.6", linewidth=0.8, linestyle="--", label=f"target {100 * target:.1f}%")
     left.set(xlabel="round", ylabel="test accuracy (%)")
     right.set(xlabel="round", ylabel="test loss")
     losses = [value for history in histories.values() for value in history.loss if value > 0 and np.isfinite(value)]
@@ -77,7 +77,7 @@ def draw_clients(path: Path, counts: npt.NDArray[np.int64]) -> None:
             linewidth=0.2,
         )
         below += share
-    lower.bar(places, sizes[order], width=0.9, color="0.45")
+    lower.bar(places, sizes[order], width=1.0, color="0.45", edgecolor="white", linewidth=0.2)
     upper.set(ylabel="share of classes (%)", ylim=(0, 100), xlim=(-0.5, len(counts) - 0.5), xticks=[])
     lower.set(
         ylabel="examples", xlabel="clients, sorted by their largest class", xlim=(-0.5, len(counts) - 0.5), xticks=[]
@@ -92,8 +92,9 @@ def draw_clients(path: Path, counts: npt.NDArray[np.int64]) -> None:
 def _figure(count: int, size: tuple[float, float], rows: bool = False) -> tuple[Figure, list[Axes]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.12))
     FigureCanvasAgg(figure)
     if rows:
         return figure, list(figure.subplots(count, 1, height_ratios=[3, 1]))

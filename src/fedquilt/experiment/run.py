@@ -103,14 +103,14 @@ def read_spec(folder: RunFolder) -> Spec:
         tables = tomllib.loads(folder.spec.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RunError(f"{folder.spec}: is damaged: {error}") from None
-    if not tables:
+    if "python" in tables:
         raise RunError(f"{folder.path}: is a run from Python; call fedquilt.train(…, out=…) again to go on with it")
     return check_spec(tables, source=str(folder.spec))
 
 
 def _finished(folder: RunFolder, federation: Federation, engine: Engine, spec: Spec, watcher: Watcher | None) -> Run:
     result = execute(federation, engine, spec.options, folder, watcher)
-    if result.history.records:
+    if result.history.records and not result.interrupted:
         draw_run(folder.path, result.history, federation)
     return Run(folder.path, result)
 

@@ -23,11 +23,6 @@ from typing import Annotated, Any
 import tomli_w
 from pydantic import Field
 
-import fedquilt.data
-import fedquilt.engines
-import fedquilt.methods
-import fedquilt.models
-import fedquilt.partition  # noqa: F401 - importing these fills the registries
 from fedquilt import registry
 from fedquilt.arguments import ArgumentError, Count, NonNegative, Seed, check
 from fedquilt.errors import SpecError, nearest

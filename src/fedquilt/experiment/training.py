@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import signal
+import threading
 import time
+import tomllib
 import warnings
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import tomli_w
 from torch import nn
 
-from fedquilt.arguments import check
+from fedquilt.arguments import ArgumentError, Problem, check
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.describe import describe
 from fedquilt.core.driver import Record, rounds
@@ -23,7 +28,7 @@ from fedquilt.core.params import ModelState
 from fedquilt.core.state import ClientStore, ServerState, initial_state
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
-from fedquilt.errors import RunError
+from fedquilt.errors import FedquiltError, RunError
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
 from fedquilt.experiment.spec import Options
@@ -76,13 +81,13 @@ def train(
     call goes on from there after an interruption.
 
     >>> import numpy as np, torch
-    >>> from torch import nn
     >>> from fedquilt import arrays, fed_avg, iid, inline, train
     >>> x = np.random.default_rng(0).normal(size=(60, 2)).astype("float32")
     >>> y = (x[:, 0] > 0).astype("int64")
     >>> data = arrays(x[:40], y[:40], x[40:], y[40:])
     >>> _ = torch.manual_seed(0)
-    >>> result = train(nn.Linear(2, 2), data, iid(y[:40], clients=4), fed_avg(lr=0.5), rounds=5, engine=inline())
+    >>> model = torch.nn.Linear(2, 2)
+    >>> result = train(model, data, iid(y[:40], clients=4), fed_avg(lr=0.5), rounds=5, engine=inline())
     >>> len(result.history), result.history.accuracy[-1] > 0.8
     (5, True)
     """
@@ -94,16 +99,38 @@ def train(
         "stop_at": stop_at,
         "checkpoint_seconds": checkpoint_seconds,
     }
-    options = Options(**check(Options, asked))
+    options = Options(**check(Options, asked, name="train"))
+    _require("model", model, nn.Module, "a torch.nn.Module")
+    _require("data", data, Data, "a fedquilt.Data; fedquilt.arrays(...) makes one")
+    _require("partition", partition, Partition, "a fedquilt.Partition; fedquilt.Partition.of([[...], ...]) makes one")
+    _require("method", method, Algorithm, "a method, such as fedquilt.fed_avg()")
+    if engine is not None and not hasattr(engine, "open"):
+        raise ArgumentError("train", [Problem("engine", f"must be an engine, such as inline(), got {engine!r}")])
     federation = Federation.of(model, data, partition, method, seed)
     chosen = engine or processes()
     if out is None:
         return execute(federation, chosen, options, None, watcher)
     folder = RunFolder(Path(out))
     with folder.locked():
-        if not folder.spec.exists():
-            folder.begin("# A run from Python: call fedquilt.train(…, out=…) again to go on.\n", environment())
+        _begin(folder, options, fingerprint(federation))
         return execute(federation, chosen, options, folder, watcher)
+
+
+def _require(key: str, value: object, kind: type, what: str) -> None:
+    if not isinstance(value, kind):
+        raise ArgumentError("train", [Problem(key, f"must be {what}, got {value!r}")])
+
+
+def _begin(folder: RunFolder, options: Options, federation: str) -> None:
+    """Write what a run from Python starts from, or make sure that a folder holds the same run."""
+    if folder.spec.exists():
+        before = tomllib.loads(folder.spec.read_text(encoding="utf-8")).get("python", {}).get("federation")
+        if before is None:
+            raise RunError(f"{folder.path}: holds the run of a spec; go on with it by `fedquilt resume {folder.path}`")
+        _require_same(folder, before, federation)
+    asked = {key: value for key, value in asdict(options).items() if value is not None}
+    tables = {"run": asked, "python": {"federation": federation}}
+    folder.begin(tomli_w.dumps(tables), environment())
 
 
 def execute(
@@ -139,7 +166,7 @@ def execute(
             steps = rounds(
                 federation, session, state, store, options.rounds, options.eval_every, options.train_loss, heard
             )
-            for state, record in steps:
+            for state, store, record in steps:
                 history.records.append(record)
                 _warn_once(history)
                 done = state.round == options.rounds or _reached(history, options)
@@ -150,19 +177,39 @@ def execute(
                 if done:
                     break
         except KeyboardInterrupt:
+            # Whoever presses Ctrl-C twice should not lose what the first one is about to save.
+            stack.enter_context(_undisturbed())
             interrupted = not done
             if keeper is not None:
                 keeper.catch_up(state, store)
+        except FedquiltError:
+            if keeper is not None:
+                keeper.catch_up(state, store)
+            raise
     return _result(federation, history, state, interrupted)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def fingerprint(federation: Federation) -> str:
     """Return a digest of what must not change between a run and its resumption."""
-    sha = hashlib.sha256(f"{federation.seed} {describe(federation.algorithm)}".encode())
+    data = federation.data
+    about = (federation.seed, federation.algorithm, data.prepare, data.augment)
+    sha = hashlib.sha256(describe(about).encode())
     sha.update(federation.layout.digest(federation.initial).encode())
     for array in (federation.partition.indices, federation.partition.offsets):
-        sha.update(array.data)
-    for split in (federation.data.train, federation.data.test):
+        sha.update(np.ascontiguousarray(array).data)
+    for split in (data.train, data.test):
         sha.update(split.x.contiguous().numpy().data)
         sha.update(split.y.contiguous().numpy().data)
     return sha.hexdigest()
@@ -195,12 +242,16 @@ def _restored(
     if latest is None:
         return state, store
     state, store, saved = latest
-    if saved.get("federation") != about["federation"]:
+    _require_same(folder, saved.get("federation"), about["federation"])
+    return state, store
+
+
+def _require_same(folder: RunFolder, before: str | None, now: str) -> None:
+    if before != now:
         raise RunError(
             f"{folder.path}: holds a run of another federation (model, data, partition, method or seed differ); "
             "choose another folder"
         )
-    return state, store
 
 
 def _result(federation: Federation, history: History, state: ServerState, interrupted: bool) -> Result:
@@ -225,18 +276,32 @@ class _Keeper:
         self._digest = digest
         self._seconds = seconds
         self._saved = start
+        self._writable = True
         self._when = time.monotonic()
 
     def keep(self, state: ServerState, store: ClientStore, record: dict[str, Any], now: bool) -> None:
-        self.metrics.append(record)
-        if now or time.monotonic() - self._when >= self._seconds:
-            self.save(state, store)
+        with self._writing():
+            self.metrics.append(record)
+            if now or time.monotonic() - self._when >= self._seconds:
+                self._save(state, store)
 
     def catch_up(self, state: ServerState, store: ClientStore) -> None:
-        if state.round > self._saved:
-            self.save(state, store)
+        if state.round > self._saved and self._writable:
+            with self._writing():
+                self._save(state, store)
 
-    def save(self, state: ServerState, store: ClientStore) -> None:
+    def _save(self, state: ServerState, store: ClientStore) -> None:
         self.metrics.sync()
         self._folder.save(state, store, self._about | {"model": self._digest(state.model)})
         self._saved, self._when = state.round, time.monotonic()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._writable = False
+            raise FedquiltError(
+                f"{self._folder.path}: cannot be written: {error.strerror}. What was saved before is good: put that right, "
+                f"then go on with `fedquilt resume {self._folder.path}`"
+            ) from None

@@ -8,11 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import PlainValidator
 from pydantic_core import PydanticCustomError
+from torch import Tensor
 
 from fedquilt.errors import SpecError
 
 
 def _labels(value: object) -> npt.NDArray[np.integer[Any]]:
+    if isinstance(value, Tensor):
+        value = value.numpy()
     if isinstance(value, np.ndarray) and value.ndim >= 1 and np.issubdtype(value.dtype, np.integer):
         return value
     raise PydanticCustomError("plain", "must be a NumPy array of whole numbers, one row an example")

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fedquilt.errors import SpecError
+
 Indices = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Partition:
     """The examples of every client, as positions in the training set.
 
@@ -29,9 +31,14 @@ class Partition:
     @classmethod
     def of(cls, clients: Sequence[Sequence[int] | Indices]) -> Partition:
         """Make a partition from one list of positions a client."""
-        sizes = [len(client) for client in clients]
-        indices = np.concatenate([np.asarray(client, dtype=np.int64) for client in clients])
-        return cls.by_sizes(indices, np.asarray(sizes, dtype=np.int64))
+        if not len(clients):
+            raise SpecError("a partition needs at least one client")
+        arrays = [np.asarray(client) for client in clients]
+        for k, held in enumerate(arrays):
+            if len(held) and not (np.issubdtype(held.dtype, np.integer) and int(held.min()) >= 0):
+                raise SpecError(f"client {k}: positions in the training set are whole numbers from 0, got {held!r}")
+        indices = np.concatenate([held.astype(np.int64) for held in arrays])
+        return cls.by_sizes(indices, np.asarray([len(held) for held in arrays], dtype=np.int64))
 
     @classmethod
     def by_sizes(cls, indices: Indices, sizes: Indices) -> Partition:
@@ -39,6 +46,10 @@ class Partition:
         offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
         np.cumsum(sizes, out=offsets[1:])
         return cls(indices=np.asarray(indices, dtype=np.int64), offsets=offsets)
+
+    def __repr__(self) -> str:
+        """Say how large it is, not all that is in it."""
+        return f"Partition({len(self)} clients, {len(self.indices)} examples)"
 
     def __len__(self) -> int:
         """Count the clients."""
