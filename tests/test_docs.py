@@ -17,7 +17,7 @@ import typer.main
 import fedquilt.cli
 import fedquilt.models
 from fedquilt import registry
-from fedquilt.experiment.spec import GIVEN, REGISTRIES, Options, check_spec
+from fedquilt.experiment.spec import GIVEN, REGISTRIES, WRAP, Options, check_spec
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -99,7 +99,7 @@ def test_readme_shows_the_example() -> None:
     assert (ROOT / "examples" / "own_model.py").read_text(encoding="utf-8") in blocks(ROOT / "README.md", "python")
 
 
-@pytest.mark.parametrize("kind", ["methods", "models", "datasets", "partitions", "engines"])
+@pytest.mark.parametrize("kind", ["methods", "wrappers", "models", "datasets", "partitions", "engines"])
 def test_readme_names_everything_registered(kind: str) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [name for name in getattr(registry, kind) if f"`{name}`" not in readme] == []
@@ -142,7 +142,7 @@ def written(default: object) -> str:
 
 def functions() -> Iterator[tuple[str, str, dict[str, str]]]:
     yield "run", "run", actual(Options)
-    for table, known in REGISTRIES.items():
+    for table, known in [*REGISTRIES.items(), (WRAP, registry.wrappers)]:
         for name in known:
             yield table, name, actual(known[name], GIVEN.get(table, frozenset()))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedquilt.experiment.summary import summary
     from fedquilt.experiment.sweep import sweep
     from fedquilt.experiment.training import Result, train
-    from fedquilt.methods import centralised, fed_avg, fed_avg_m, fed_sgd
+    from fedquilt.methods import centralised, fed_avg, fed_avg_m, fed_prox, fed_sgd, fed_vc, gradient_noise, projected
     from fedquilt.metrics.curves import History, rounds_to
     from fedquilt.partition import Partition, dirichlet, iid, shards
 
@@ -54,7 +54,11 @@ _HOMES = {
         "centralised",
         "fed_avg",
         "fed_avg_m",
+        "fed_prox",
         "fed_sgd",
+        "fed_vc",
+        "gradient_noise",
+        "projected",
     ),
     "fedquilt.metrics.curves": (
         "History",
@@ -83,13 +87,17 @@ __all__ = [
     "dirichlet",
     "fed_avg",
     "fed_avg_m",
+    "fed_prox",
     "fed_sgd",
+    "fed_vc",
+    "gradient_noise",
     "iid",
     "inline",
     "load_spec",
     "mnist",
     "mnist_5k",
     "processes",
+    "projected",
     "report",
     "resume",
     "rounds_to",

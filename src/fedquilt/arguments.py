@@ -5,6 +5,7 @@ The annotations below are the vocabulary: a function that asks for a `Positive` 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import math
@@ -50,6 +51,7 @@ def _whole_or_infinite(value: object) -> float:
 Finite = Annotated[float, AfterValidator(_finite)]
 Positive = Annotated[float, Field(gt=0), AfterValidator(_finite)]
 NonNegative = Annotated[float, Field(ge=0), AfterValidator(_finite)]
+PositiveOrInfinite = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 Decay = Annotated[float, Field(gt=0, le=1)]
@@ -137,6 +139,8 @@ def _parameters(function: Callable[..., object]) -> Mapping[str, inspect.Paramet
 
 def _from_toml(hint: Any) -> Any:
     """Let a list stand for a tuple and text for a path: TOML has neither."""
+    if inspect.isclass(hint) and dataclasses.is_dataclass(hint):
+        return Annotated[Any, PlainValidator(functools.partial(_instance, hint))]
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     members = {typing.get_origin(member) or member for member in (typing.get_args(hint) if union else (hint,))}
     if tuple in members and list not in members:
@@ -144,6 +148,13 @@ def _from_toml(hint: Any) -> Any:
     if Path in members and str not in members:
         return Annotated[hint, BeforeValidator(lambda value: Path(value) if isinstance(value, str) else value)]
     return hint
+
+
+def _instance(kind: type, value: object) -> object:
+    """Take a record as it is: its fields are not the caller's to get wrong."""
+    if isinstance(value, kind):
+        return value
+    raise PydanticCustomError("plain", f"must be a {kind.__name__}")
 
 
 def _hints(function: Callable[..., object]) -> dict[str, Any]:

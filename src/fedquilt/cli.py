@@ -53,6 +53,7 @@ class Kind(StrEnum):
     """What `list` lists."""
 
     methods = "methods"
+    wrappers = "wrappers"
     models = "models"
     datasets = "datasets"
     partitions = "partitions"

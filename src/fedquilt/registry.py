@@ -73,6 +73,7 @@ class Registry:
 
 
 methods = Registry("method", "fedquilt.methods")
+wrappers = Registry("wrapper", "fedquilt.methods")
 models = Registry("model", "fedquilt.models")
 datasets = Registry("data set", "fedquilt.data")
 partitions = Registry("partition", "fedquilt.partition")

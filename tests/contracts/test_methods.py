@@ -12,7 +12,7 @@ import fedquilt
 from fedquilt import registry
 from fedquilt.experiment.folder import RunFolder
 
-METHODS = list(registry.methods)
+METHODS = [*registry.methods, *registry.wrappers]
 
 
 class StopError(Exception):
@@ -35,7 +35,9 @@ class StopAfter:
 
 
 def train(name, blobs, unbalanced, smooth, **options):
-    method = registry.methods[name]()
+    method = (
+        registry.methods[name]() if name in registry.methods else registry.wrappers[name](fedquilt.fed_avg(batch=8))
+    )
     engine = options.pop("engine", fedquilt.inline())
     return fedquilt.train(smooth, blobs, unbalanced, method, rounds=4, engine=engine, **options)
 
@@ -108,7 +110,12 @@ def test_ctrl_c_in_the_middle_of_a_round_loses_nothing_that_clients_keep(name, b
 
 
 def test_there_are_methods_to_test():
-    assert {"fed_avg", "fed_avg_m", "fed_sgd", "centralised"} <= set(METHODS)
+    assert {"fed_avg", "fed_avg_m", "fed_sgd", "centralised"} | {
+        "fed_vc",
+        "fed_prox",
+        "projected",
+        "gradient_noise",
+    } <= set(METHODS)
 
 
 @pytest.mark.parametrize("name", METHODS)

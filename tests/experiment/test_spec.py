@@ -336,3 +336,65 @@ def test_every_registered_name_can_stand_in_a_spec() -> None:
     tables = changed(engine={"name": "inline"})
     for method in ("centralised", "fed_avg", "fed_avg_m", "fed_sgd"):
         assert check_spec(tables | {"method": {"name": method}}).parts["method"].name == method
+
+
+WRAPPED = """
+[run]
+rounds = 2
+[data]
+name = "digits"
+[partition]
+name = "iid"
+clients = 10
+[model]
+name = "softmax_regression"
+inputs = 64
+[method]
+name = "fed_avg_m"
+batch = 16
+[engine]
+name = "inline"
+[[wrap]]
+name = "fed_vc"
+size = 32
+[[wrap]]
+name = "fed_prox"
+mu = 0.1
+"""
+
+
+def test_wrappers_are_applied_in_order_and_written_into_the_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "wrapped.toml").write_text(WRAPPED)
+    ended = fedquilt.run(tmp_path / "wrapped.toml", out=tmp_path / "run")
+    assert [record["examples"] for record in ended.result.history] == [32, 32]
+    again = fedquilt.run(load_spec(tmp_path / "run" / "spec.toml"), out=tmp_path / "again")
+    assert again.result.digest == ended.result.digest
+    longer = fedquilt.resume(tmp_path / "run", rounds=3)
+    assert len(longer.result.history) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ('name = "fed_vx"', "[wrap 1] name: no wrapper is called 'fed_vx'; did you mean 'fed_vc'?"),
+        ('name = "fed_vc"\nsizes = 3', "[wrap 1] sizes: unknown key; did you mean 'size'? (known: distinct, size)"),
+        ('name = "fed_vc"\ndistinct = 1', "[wrap 1] distinct: must be true or false, got 1"),
+    ],
+)
+def test_wrong_wrappers_are_refused(tmp_path: Path, change: str, message: str) -> None:
+    (tmp_path / "wrapped.toml").write_text(WRAPPED.replace('name = "fed_vc"', change))
+    with pytest.raises(SpecError) as caught:
+        fedquilt.run(tmp_path / "wrapped.toml", out=tmp_path / "run")
+    assert message in str(caught.value)
+
+
+def test_a_wrapper_that_does_not_fit_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "wrapped.toml").write_text(WRAPPED.replace("size = 32", "size = 33"))
+    with pytest.raises(SpecError, match=r"wrapped.toml: \[wrap 1\] fed_vc: size: must be a multiple of the batch size"):
+        fedquilt.run(tmp_path / "wrapped.toml", out=tmp_path / "run")
+
+
+def test_one_table_is_not_an_array_of_them(tmp_path: Path) -> None:
+    (tmp_path / "wrapped.toml").write_text(WRAPPED.replace("[[wrap]]", "[wrap]", 1).split("[[wrap]]")[0])
+    with pytest.raises(SpecError, match=r"wrap: must be an array of tables, written as \[\[wrap\]\]"):
+        load_spec(tmp_path / "wrapped.toml")

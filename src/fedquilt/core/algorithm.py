@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from fedquilt.core.describe import describe
 from fedquilt.core.loss import Loss
 from fedquilt.core.transform import Transform
+from fedquilt.errors import SpecError
 
 Indices = npt.NDArray[np.int64]
 
@@ -53,7 +55,7 @@ class Algorithm:
 
     `delta` always means after − before. The server treats −delta as a gradient, so that the same descent serves clients
     and server. `keep_local_state` lets a client's optimiser state live on to its next round; `pooled` trains on the union
-    of all clients' data as one client (the centralised baseline).
+    of all clients' data as one client (the centralised baseline). `claims` says which wrapper set which part.
     """
 
     name: str
@@ -67,3 +69,23 @@ class Algorithm:
     server: Transform
     keep_local_state: bool = False
     pooled: bool = False
+    claims: tuple[tuple[str, str], ...] = ()
+
+
+def claim(algorithm: Algorithm, by: str, **parts: Any) -> Algorithm:
+    """Replace parts in a wrapper's name; two wrappers that set one part to different values are an error.
+
+    >>> from fedquilt.methods import fed_avg
+    >>> once = claim(fed_avg(), "first", pooled=True)
+    >>> claim(once, "second", pooled=True).pooled
+    True
+    >>> claim(once, "second", pooled=False)
+    Traceback (most recent call last):
+    fedquilt.errors.SpecError: first and second both set `pooled`, to different values: take one of them
+    """
+    claimed = dict(algorithm.claims)
+    for part, value in parts.items():
+        if part in claimed and describe(getattr(algorithm, part)) != describe(value):
+            raise SpecError(f"{claimed[part]} and {by} both set `{part}`, to different values: take one of them")
+        claimed.setdefault(part, by)
+    return replace(algorithm, claims=tuple(claimed.items()), **parts)

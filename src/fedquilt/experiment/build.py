@@ -14,7 +14,7 @@ from fedquilt.core.federation import Federation
 from fedquilt.core.rng import torch_seeded
 from fedquilt.data.data import Data
 from fedquilt.errors import FedquiltError, SpecError, told
-from fedquilt.experiment.spec import Spec
+from fedquilt.experiment.spec import WRAP, Spec
 from fedquilt.partition.partition import Partition
 
 RETURNS = {
@@ -22,6 +22,7 @@ RETURNS = {
     "partition": "a fedquilt.Partition, as fedquilt.Partition.of(...) makes it",
     "model": "a torch.nn.Module",
     "method": "a method, as fedquilt.fed_avg(...) makes it",
+    "wrap": "a method, as fedquilt.fed_prox(algorithm) makes it",
     "engine": "an engine, as fedquilt.inline() makes it",
 }
 
@@ -38,6 +39,9 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
     with torch_seeded(spec.options.seed, "initialise"):
         module = _made(spec, "model", nn.Module)
     algorithm = _made(spec, "method", Algorithm)
+    for name in spec.parts:
+        if name.startswith(WRAP):
+            algorithm = _made(spec, name, Algorithm, algorithm=algorithm)
     engine = _made(spec, "engine", _Engine)
     with _naming(spec, "model"):
         return Federation.of(module, data, partition, algorithm, spec.options.seed), engine
@@ -48,7 +52,9 @@ def _made(spec: Spec, table: str, kind: type[Any], **given: object) -> Any:
     with _naming(spec, table):
         made = part.function(**given, **part.arguments)
         if not isinstance(made, kind):
-            raise SpecError(f"name: '{part.name}' must return {RETURNS[table]}; got {type(made).__name__}")
+            raise SpecError(
+                f"name: '{part.name}' must return {RETURNS[table.partition(' ')[0]]}; got {type(made).__name__}"
+            )
     return made
 
 

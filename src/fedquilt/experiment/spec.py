@@ -5,6 +5,7 @@
     [partition]  name = "dirichlet", …                 `fedquilt list partitions`
     [model]      name = "mnist_2nn", …                 `fedquilt list models`
     [method]     name = "fed_avg", …                   `fedquilt list methods`
+    [[wrap]]     name = "fed_prox", …                  `fedquilt list wrappers`; any number, the first applied first
     [engine]     name = "processes", …                 `fedquilt list engines`
 
 A name may also be an import path, "module:function", of the user's own; the spec's folder is searched first. `[sweep]` and
@@ -14,7 +15,7 @@ A name may also be an import path, "module:function", of the user's own; the spe
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, time
 from pathlib import Path
@@ -38,8 +39,11 @@ REGISTRIES: dict[str, Registry] = {
     "method": registry.methods,
     "engine": registry.engines,
 }
-GIVEN = {"partition": frozenset({"labels"})}
-"""Parameters that the data set fills in."""
+WRAP = "wrap"
+"""The table of wrappers, an array: `[[wrap]]`. The n-th is the part `wrap n`."""
+
+GIVEN = {"partition": frozenset({"labels"}), WRAP: frozenset({"algorithm"})}
+"""Parameters that are filled in: by the data set, and by the method that is wrapped."""
 
 FREE = ("sweep", "published")
 
@@ -85,8 +89,11 @@ class Spec:
 
     def resolved(self) -> Table:
         """Return the spec with every default filled in, as it is written into the run folder."""
-        tables = {name: {"name": part.name, **part.arguments} for name, part in self.parts.items()}
-        return {name: _given(table) for name, table in {"run": asdict(self.options), **tables, **self.free}.items()}
+        written = {name: _given({"name": part.name, **part.arguments}) for name, part in self.parts.items()}
+        tables: Table = {"run": _given(asdict(self.options))}
+        tables |= {name: table for name, table in written.items() if not name.startswith(WRAP)}
+        wraps = [table for name, table in written.items() if name.startswith(WRAP)]
+        return tables | ({WRAP: wraps} if wraps else {}) | {name: _given(table) for name, table in self.free.items()}
 
     def to_toml(self) -> str:
         """Write the resolved spec."""
@@ -159,8 +166,10 @@ def put(tables: Table, key: str, value: object) -> None:
 
 def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
     """Check a spec's tables and fill in defaults; `folder` is where the user's own functions are looked for."""
-    known = ["run", *REGISTRIES, *FREE]
+    known = ["run", *REGISTRIES, WRAP, *FREE]
     for name, table in tables.items():
+        if name == WRAP:
+            continue
         if name not in known and not isinstance(table, dict):
             raise SpecError(f"{source}: {name}: stands in no table; write it below one, such as [run] or [method]")
         if name not in known:
@@ -177,9 +186,19 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
         if table is None:
             raise SpecError(f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(known_parts)})")
         parts[name] = _part(name, table, known_parts, source, home)
+    for name, table in _wraps(tables, source):
+        parts[name] = _part(name, table, registry.wrappers, source, home)
     if home is not None and any(":" in part.name for part in parts.values()):
         options = Options(**{**asdict(options), "import_from": str(home)})
     return Spec(source, options, parts, {name: tables[name] for name in FREE if name in tables})
+
+
+def _wraps(tables: Mapping[str, Any], source: str) -> Iterator[tuple[str, Table]]:
+    wraps = tables.get(WRAP, [])
+    if not isinstance(wraps, list) or not all(isinstance(table, dict) for table in wraps):
+        raise SpecError(f"{source}: {WRAP}: must be an array of tables, written as [[{WRAP}]], got {wraps!r}")
+    for number, table in enumerate(wraps, start=1):
+        yield f"{WRAP} {number}", table
 
 
 def _options(tables: Mapping[str, Any], source: str) -> Options:
@@ -210,7 +229,7 @@ def _part(table_name: str, table: Table, known: Registry, source: str, home: Pat
 
 def _checked(function: Callable[..., object], arguments: Table, source: str, table: str) -> Table:
     try:
-        return check(function, arguments, GIVEN.get(table, frozenset()))
+        return check(function, arguments, GIVEN.get(table.partition(" ")[0], frozenset()))
     except ArgumentError as error:
         lines = [f"{source}: [{table}] {problem.key}: {problem.message}" for problem in error.problems]
         raise SpecError("\n".join(lines)) from None

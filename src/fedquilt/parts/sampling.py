@@ -58,3 +58,24 @@ class Steps:
         passes = math.ceil(self.count * size / max(examples, 1))
         order = np.concatenate([rng.permutation(examples) for _ in range(passes)])[: self.count * size]
         return Batches(order, np.arange(self.count + 1, dtype=np.int64) * size)
+
+
+@dataclass(frozen=True)
+class Resample:
+    """Exactly `size` examples in batches of B: without replacement where the client has as many, else with.
+
+    >>> order, cuts = Resample(4, batch=2)(3, np.random.default_rng(0))
+    >>> len(order), cuts.tolist()
+    (4, [0, 2, 4])
+    """
+
+    size: int
+    batch: int
+
+    def __call__(self, examples: int, rng: np.random.Generator) -> Batches:
+        """Draw the batches of a client with that many examples."""
+        if examples >= self.size:
+            order = rng.permutation(examples)[: self.size]
+        else:
+            order = rng.integers(examples, size=self.size)
+        return Batches(order, np.arange(0, self.size + 1, self.batch, dtype=np.int64))

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def equally(examples: int) -> float:
+    """Weigh every client the same, as Hsu 2020's FedVC does."""
+    return 1.0
+
+
 def by_examples(examples: int) -> float:
     """Weigh a client by its number of examples, as McMahan 2017's Algorithm 1 does.
 

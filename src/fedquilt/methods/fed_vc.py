@@ -1,0 +1,53 @@
+"""Virtual clients (FedVC): Hsu, Qi and Brown, Federated Visual Classification with Real-World Data Distribution (2020).
+
+§5.3 and Algorithm 1: every selected client trains on exactly N_VC examples, S = N_VC / B steps, resampled for every round:
+without replacement where n_k ≥ N_VC, with replacement otherwise. Clients are selected with probability ∝ n_k, and their
+updates averaged with equal weights. Large clients are in effect split into several, small ones repeated.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fedquilt.arguments import Count
+from fedquilt.core.algorithm import Algorithm, claim
+from fedquilt.errors import SpecError
+from fedquilt.parts.sampling import Epochs, Resample
+from fedquilt.parts.selection import BySize, Uniform
+from fedquilt.parts.weights import equally
+from fedquilt.registry import wrappers
+
+
+@wrappers.register
+def fed_vc(algorithm: Algorithm, size: Count = 256, distinct: bool = False) -> Algorithm:
+    """Split large clients and repeat small ones: N_VC examples each, selected by size (Hsu 2020).
+
+    - `size` is N_VC. The batch size B and the share of clients C are those of the wrapped method; B must divide N_VC, and
+      the method's epochs must be 1, since S = N_VC / B steps take their place.
+    - Clients are drawn with replacement: the paper runs 100 virtual clients a round on a split of 11. `distinct` forbids
+      that; inclusion is then no longer proportional to a client's size.
+
+    >>> from fedquilt import fed_avg_m
+    >>> fed_vc(fed_avg_m(batch=64), size=256).sample
+    Resample(size=256, batch=64)
+    """
+    sample, select = algorithm.sample, algorithm.select
+    if isinstance(sample, Resample) and isinstance(select, BySize):  # wrapped before: `claim` compares the two
+        epochs, batch, fraction = 1, float(sample.batch), select.fraction
+    elif isinstance(sample, Epochs) and isinstance(select, Uniform):
+        epochs, batch, fraction = sample.count, sample.batch, select.fraction
+    else:
+        raise SpecError("fed_vc needs a method that selects clients uniformly and trains by epochs, such as fed_avg")
+    if epochs != 1:
+        raise SpecError(f"fed_vc: epochs must be 1, got {epochs}: the number of steps is size / batch")
+    if math.isinf(batch):
+        batch = size
+    if size % batch:
+        raise SpecError(f"fed_vc: size: must be a multiple of the batch size, {batch:g}, got {size}")
+    return claim(
+        algorithm,
+        "fed_vc",
+        select=BySize(fraction, distinct),
+        sample=Resample(size, int(batch)),
+        weigh=equally,
+    )

@@ -1,0 +1,100 @@
+"""FedVC (Hsu 2020, §5.3): sizes, selection, weights, and what it is when clients are equal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fedquilt
+from fedquilt.core.algorithm import claim
+from fedquilt.core.round import plan
+from fedquilt.core.state import initial_state
+from fedquilt.errors import SpecError
+from fedquilt.partition import Partition
+from fedquilt.parts.sampling import Resample
+from fedquilt.parts.selection import BySize
+
+
+def test_with_equal_clients_and_the_same_draw_it_is_fed_avg(blobs, smooth):
+    """N_VC = n_k = 40, E = 1: the resample is the epoch's permutation, and equal weights are n_k / n."""
+    equal = Partition.by_sizes(np.arange(240), np.full(6, 40))
+    plain = fedquilt.fed_avg(lr=0.1, fraction=0.5, batch=10)
+    virtual = replace(fedquilt.fed_vc(plain, size=40), select=plain.select)
+    results = [
+        fedquilt.train(smooth, blobs, equal, method, rounds=5, engine=fedquilt.inline()) for method in (plain, virtual)
+    ]
+    assert (results[0].state.vector - results[1].state.vector).abs().max() < 1e-6
+
+
+def test_every_client_trains_on_exactly_n_vc_examples_in_n_vc_over_b_steps(blobs, unbalanced, smooth):
+    method = fedquilt.fed_vc(fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8), size=32)
+    result = fedquilt.train(smooth, blobs, unbalanced, method, rounds=3, engine=fedquilt.inline())
+    for record in result.history:
+        assert record["examples"] == 32 * 6
+        assert record["steps"] == 4 * 6
+
+
+def test_resampling_is_without_replacement_only_where_there_is_enough():
+    sample = Resample(32, batch=8)
+    assert len(set(sample(100, np.random.default_rng(0)).order.tolist())) == 32
+    few = sample(5, np.random.default_rng(0)).order
+    assert len(few) == 32
+    assert set(few.tolist()) <= set(range(5))
+
+
+def test_clients_are_drawn_in_proportion_to_their_size(federate, unbalanced):
+    """12,000 slots over sizes 5, 100, 17, 60, 38, 20: within five standard deviations of n_k / n each."""
+    method = fedquilt.fed_vc(fedquilt.fed_avg(fraction=0.5), size=20)
+    federation = federate(method)
+    state = initial_state(method, federation.initial)
+    drawn = np.concatenate([plan(method, state, unbalanced.sizes, seed).clients for seed in range(4000)])
+    share = unbalanced.sizes / unbalanced.sizes.sum()
+    found = np.bincount(drawn, minlength=6) / len(drawn)
+    assert (np.abs(found - share) < 5 * np.sqrt(share * (1 - share) / len(drawn))).all()
+
+
+def test_a_client_may_fill_two_slots_with_different_resamples(blobs, smooth):
+    alone = Partition.by_sizes(np.arange(240), np.array([239, 1]))
+    method = fedquilt.fed_vc(fedquilt.fed_avg(fraction=1.0, batch=8), size=16)
+    result = fedquilt.train(smooth, blobs, alone, method, rounds=4, engine=fedquilt.inline())
+    assert any(record["clients"] == [0, 0] for record in result.history)
+    assert BySize(1.0, distinct=True)(alone.sizes, np.random.default_rng(0)).tolist() in ([0, 1], [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("base", "size", "message"),
+    [
+        (fedquilt.fed_avg(batch=10), 256, "must be a multiple of the batch size, 10, got 256"),
+        (fedquilt.fed_avg(epochs=5, batch=8), 256, "epochs must be 1, got 5"),
+        (fedquilt.centralised(steps=3), 300, "needs a method that selects clients uniformly"),
+    ],
+)
+def test_what_it_cannot_wrap(base, size, message):
+    with pytest.raises(SpecError, match=message):
+        fedquilt.fed_vc(base, size=size)
+
+
+def test_wrapped_twice_it_is_refused_unless_both_agree():
+    once = fedquilt.fed_vc(fedquilt.fed_avg(batch=8), size=16)
+    assert fedquilt.fed_vc(once, size=16) == once
+    with pytest.raises(SpecError, match="fed_vc and fed_vc both set `sample`"):
+        fedquilt.fed_vc(once, size=32)
+
+
+def test_contradicting_wrappers_are_named():
+    once = fedquilt.fed_vc(fedquilt.fed_avg(batch=8), size=16)
+    with pytest.raises(SpecError, match="fed_vc and other both set `weigh`"):
+        claim(once, "other", weigh=float)
+
+
+def test_it_composes_with_momentum_prox_projection_and_noise(blobs, unbalanced, smooth):
+    method = fedquilt.fed_vc(fedquilt.fed_avg_m(lr=0.05, fraction=0.5, batch=8), size=32)
+    method = fedquilt.projected(fedquilt.gradient_noise(fedquilt.fed_prox(method, mu=0.1), std=1e-3), radius=4.0)
+    first, second = (
+        fedquilt.train(smooth, blobs, unbalanced, method, rounds=6, engine=engine)
+        for engine in (fedquilt.inline(), fedquilt.processes(workers=2))
+    )
+    assert first.digest == second.digest
+    assert first.history.loss[-1] < first.history.loss[0]
