@@ -24,6 +24,7 @@ NAMES = [
     "dirichlet",
     "fed_avg",
     "fed_avg_m",
+    "fed_ir",
     "fed_prox",
     "fed_sgd",
     "fed_vc",
@@ -50,7 +51,7 @@ REGISTERED = {
     "models": ["char_lstm", "cifar_cnn_hsu", "cifar_cnn_mcmahan", "mnist_2nn", "mnist_cnn", "softmax_regression"],
     "datasets": ["cifar10", "digits", "mnist", "mnist_5k"],
     "partitions": ["dirichlet", "iid", "shards"],
-    "wrappers": ["fed_prox", "fed_vc", "gradient_noise", "projected"],
+    "wrappers": ["fed_ir", "fed_prox", "fed_vc", "gradient_noise", "projected"],
     "engines": ["inline", "processes"],
 }
 

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from fedquilt.experiment.summary import summary
     from fedquilt.experiment.sweep import sweep
     from fedquilt.experiment.training import Result, train
-    from fedquilt.methods import centralised, fed_avg, fed_avg_m, fed_prox, fed_sgd, fed_vc, gradient_noise, projected
+    from fedquilt.methods import (
+        centralised,
+        fed_avg,
+        fed_avg_m,
+        fed_ir,
+        fed_prox,
+        fed_sgd,
+        fed_vc,
+        gradient_noise,
+        projected,
+    )
     from fedquilt.metrics.curves import History, rounds_to
     from fedquilt.partition import Partition, dirichlet, iid, shards
 
@@ -54,6 +64,7 @@ _HOMES = {
         "centralised",
         "fed_avg",
         "fed_avg_m",
+        "fed_ir",
         "fed_prox",
         "fed_sgd",
         "fed_vc",
@@ -87,6 +98,7 @@ __all__ = [
     "dirichlet",
     "fed_avg",
     "fed_avg_m",
+    "fed_ir",
     "fed_prox",
     "fed_sgd",
     "fed_vc",

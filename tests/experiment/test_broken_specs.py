@@ -28,7 +28,7 @@ SPEC: dict[str, dict[str, Any]] = {
 GONE = object()
 
 FED_AVG_KEYS = "batch, epochs, fraction, keep_momentum, lr, lr_decay, momentum, reshuffle, weight_decay"
-TABLES = "data, engine, method, model, partition, published, run, sweep"
+TABLES = "data, engine, method, model, partition, published, run, sweep, wrap"
 OWN = 'or the import path of your own, "module:function"'
 
 Command = Callable[..., tuple[int, str]]

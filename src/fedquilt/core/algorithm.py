@@ -12,8 +12,11 @@ from torch import Tensor
 
 from fedquilt.core.describe import describe
 from fedquilt.core.loss import Loss
+from fedquilt.core.params import Tensors
 from fedquilt.core.transform import Transform
+from fedquilt.data.data import Data
 from fedquilt.errors import SpecError
+from fedquilt.partition.partition import Partition
 
 Indices = npt.NDArray[np.int64]
 
@@ -30,6 +33,12 @@ class Batches(NamedTuple):
 
 Sample = Callable[[int, np.random.Generator], Batches]
 """(a client's number of examples, generator) -> its batches."""
+
+Announce = Callable[[Data, Partition], Tensors]
+"""(data, who holds what) -> what the server tells every client besides the model."""
+
+Importance = Callable[[Tensor, int, Tensors], Tensor]
+"""(labels of all of a client's data, number of classes, what was announced) -> the weight of an example of each class."""
 
 Weigh = Callable[[int], float]
 """A client's number of examples -> the weight of its update."""
@@ -54,8 +63,9 @@ class Algorithm:
     """What a federated method does in a round.
 
     `delta` always means after − before. The server treats −delta as a gradient, so that the same descent serves clients
-    and server. `keep_local_state` lets a client's optimiser state live on to its next round; `pooled` trains on the union
-    of all clients' data as one client (the centralised baseline). `claims` says which wrapper set which part.
+    and server. `announce` and `importance` give examples weights by their class. `keep_local_state` lets a client's
+    optimiser state live on to its next round; `pooled` trains on the union of all clients' data as one client (the
+    centralised baseline). `claims` says which wrapper set which part.
     """
 
     name: str
@@ -67,6 +77,8 @@ class Algorithm:
     weigh: Weigh
     reduce: Reduce
     server: Transform
+    announce: Announce | None = None
+    importance: Importance | None = None
     keep_local_state: bool = False
     pooled: bool = False
     claims: tuple[tuple[str, str], ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ class Context:
     client: int
     slot: int
     kept: State | None = None
+    announced: Tensors = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,8 @@ def client_update(algorithm: Algorithm, context: Context, data: ClientData) -> C
     losses: list[Tensor] = []
     with torch_seeded(context.seed, "module", context.round, context.slot):
         try:
-            for batch in _ready(data, batches, generator(context.seed, "augment", *key)):
+            weights = _importance(algorithm, context, data)
+            for batch in _ready(data, batches, weights, generator(context.seed, "augment", *key)):
                 point = Point(start, rates, _normals(noise, algorithm.local.normals, params))
                 params, carried, loss = local_step(recipe, params, carried, batch, point)
                 losses.append(loss)
@@ -122,7 +124,14 @@ def _optimiser(algorithm: Algorithm, context: Context, params: Tensors) -> State
     return algorithm.local.init(params)
 
 
-def _ready(data: ClientData, batches: Batches, rng: np.random.Generator) -> Iterator[Batch]:
+def _importance(algorithm: Algorithm, context: Context, data: ClientData) -> Tensor | None:
+    if algorithm.importance is None:
+        return None
+    labels = data.split.y[torch.from_numpy(data.rows)]
+    return algorithm.importance(labels, data.data.classes, context.announced)
+
+
+def _ready(data: ClientData, batches: Batches, weights: Tensor | None, rng: np.random.Generator) -> Iterator[Batch]:
     """Make batches ready for the model, several at a time: one gather serves many small batches."""
     order, cuts = batches
     first = 0
@@ -135,7 +144,10 @@ def _ready(data: ClientData, batches: Batches, rng: np.random.Generator) -> Iter
         elif data.data.prepare is not None:
             x = data.data.prepare(x)
         sizes = np.diff(cuts[first : last + 1]).tolist()
-        yield from map(Batch, torch.split(x, sizes), torch.split(y, sizes))
+        parts = [torch.split(x, sizes), torch.split(y, sizes)]
+        if weights is not None:
+            parts.append(torch.split(weights[y], sizes))
+        yield from map(Batch, *parts)
         first = last
 
 

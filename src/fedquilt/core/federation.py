@@ -11,7 +11,7 @@ from torch import nn
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.client import ClientData, ClientError, ClientUpdate, Context, Fault, client_update
 from fedquilt.core.evaluation import Counted, evaluate_chunk
-from fedquilt.core.params import Layout, ModelState
+from fedquilt.core.params import Layout, ModelState, Tensors
 from fedquilt.core.rng import torch_seeded
 from fedquilt.core.transform import State
 from fedquilt.core.workbench import Workbench
@@ -32,6 +32,7 @@ class Federation:
     data: Data
     partition: Partition
     seed: int
+    announced: Tensors
 
     @classmethod
     def of(cls, module: nn.Module, data: Data, partition: Partition, algorithm: Algorithm, seed: int) -> Federation:
@@ -46,7 +47,8 @@ class Federation:
             )
         module = copy.deepcopy(module)
         bench = Workbench(module, Layout.of(module))
-        federation = cls(bench, bench.read(), algorithm, data, held, seed)
+        announced = algorithm.announce(data, held) if algorithm.announce is not None else {}
+        federation = cls(bench, bench.read(), algorithm, data, held, seed, announced)
         federation.rehearse()
         return federation
 
@@ -74,7 +76,7 @@ class Federation:
         self, model: ModelState, round_: int, client: int, slot: int, kept: State | None
     ) -> ClientUpdate | Fault:
         """Run one client's update; whatever goes wrong in it becomes a fault of that client."""
-        context = Context(self.bench, model, self.seed, round_, client, slot, kept)
+        context = Context(self.bench, model, self.seed, round_, client, slot, kept, self.announced)
         data = ClientData(self.data, self.data.train, self.partition.client(client))
         if not len(data):
             return Fault(client, slot, "holds no examples")

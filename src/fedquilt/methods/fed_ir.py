@@ -1,0 +1,55 @@
+"""Importance reweighting (FedIR).
+
+Hsu, Qi and Brown, Federated Visual Classification with Real-World Data Distribution (2020).
+
+§5.2: each client weighs its examples by w_k = p(y) / q_k(y) (equation 3), so that its loss estimates the loss on a target
+distribution p. Within a batch the weights are normalised by their sum (equation 4), since scaling the loss would change the
+effective learning rate; equation 1, without that, is an argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fedquilt.arguments import NonNegative
+from fedquilt.core.algorithm import Algorithm, Announce, claim
+from fedquilt.errors import SpecError
+from fedquilt.parts.importance import (
+    announce_given,
+    announce_population,
+    announce_uniform,
+    by_class_ratio,
+)
+from fedquilt.registry import wrappers
+
+Target = Literal["population", "uniform"] | Annotated[list[NonNegative], Field(min_length=2)]
+
+_ANNOUNCE: dict[str, Announce] = {
+    "population": announce_population,
+    "uniform": announce_uniform,
+}
+
+
+@wrappers.register
+def fed_ir(algorithm: Algorithm, target: Target = "population", normalise: bool = True) -> Algorithm:
+    """Weigh a client's examples by p(y) / q_k(y), towards a target class distribution (Hsu 2020).
+
+    - `target` is p: "population" is that of all clients' data, which only a simulation knows; "uniform" the same for all
+      classes; or a list, one number a class, such as the class counts of a labelled set at the server.
+    - `normalise=False` is equation 1 instead of 4: the weights of a batch are not divided by their sum.
+
+    q_k is over all of a client's data and never leaves it; p goes to every client, one number a class, and is counted in
+    `bytes_down`. Classes that a client lacks cannot be made up for; those of target probability 0 have no say.
+
+    >>> from fedquilt import fed_avg_m
+    >>> fed_ir(fed_avg_m(), target=[1, 1, 2]).loss.normalise
+    True
+    """
+    if isinstance(target, list) and not sum(target):
+        raise SpecError("fed_ir: target: at least one class must have a probability above 0")
+    announce = _ANNOUNCE[target] if isinstance(target, str) else announce_given(tuple(target))
+    weighted = replace(algorithm, loss=replace(algorithm.loss, normalise=normalise))
+    return claim(weighted, "fed_ir", announce=announce, importance=by_class_ratio)
