@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-import safetensors.torch
+from safetensors.torch import load as read_tensors
+from safetensors.torch import save as write_tensors
 from torch import Tensor
 
 from fedquilt.core.params import Tensors
@@ -45,9 +46,9 @@ def to_bytes(state: State) -> bytes:
     >>> from_bytes(to_bytes({"0": {"w": torch.ones(2)}}))
     {'0': {'w': tensor([1., 1.])}}
     """
-    return safetensors.torch.save({name: tensor.contiguous() for name, tensor in flat(state)})
+    return write_tensors({name: tensor.contiguous() for name, tensor in flat(state)})
 
 
 def from_bytes(data: bytes) -> State:
     """Read what `to_bytes` wrote."""
-    return nested(safetensors.torch.load(data))
+    return nested(read_tensors(data))
