@@ -225,3 +225,65 @@ def test_models_that_cannot_be_trained_are_refused():
         Layout.of(nn.ReLU())
     with pytest.raises(FedquiltError, match="must be float32"):
         Layout.of(nn.Linear(2, 2).double())
+
+
+class Convolutional(nn.Module):
+    """A convolution whose output is flattened by `view`, as many models do, or by `flatten`."""
+
+    def __init__(self, view):
+        super().__init__()
+        self.convolution = nn.Conv2d(1, 3, 3)
+        self.linear = nn.Linear(6, 3)
+        self.view = view
+
+    def forward(self, x):
+        hidden = torch.relu(self.convolution(x.reshape(len(x), 1, 4, 2).repeat(1, 1, 1, 2)))
+        return self.linear(hidden.view(len(x), -1)[:, :6] if self.view else hidden.flatten(1)[:, :6])
+
+
+@pytest.mark.parametrize("view", [True, False])
+def test_convolutions_run_with_channels_last_where_the_module_can_do_with_it(view, blobs, unbalanced):
+    torch.manual_seed(0)
+    module = Convolutional(view)
+    federation = Federation.of(module, blobs, unbalanced, fedquilt.fed_avg(), seed=1)
+    weight = federation.bench.module.convolution.weight
+    assert weight.is_contiguous(memory_format=torch.channels_last)  # one channel in: both at once
+    first = trained(module, blobs, unbalanced, fedquilt.inline())
+    second = trained(module, blobs, unbalanced, fedquilt.processes(workers=2))
+    assert first.digest == second.digest
+    assert all(record["dropped"] == [] for record in first.history)
+    assert first.model.convolution.weight.is_contiguous()
+
+
+@pytest.mark.parametrize("view", [True, False])
+def test_a_view_of_a_convolutions_output_keeps_channels_first(view):
+    """Two channels in, so that the two layouts differ; the model still trains, with the same values to 1e-5."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution = nn.Conv2d(2, 3, 3, padding=1)
+            self.linear = nn.Linear(48, 3)
+
+        def forward(self, x):
+            hidden = torch.tanh(self.convolution(x))
+            return self.linear(hidden.view(len(x), -1) if view else hidden.flatten(1))
+
+    torch.manual_seed(0)
+    x, y = torch.randn(60, 2, 4, 4), torch.arange(60) % 3
+    data = fedquilt.arrays(x[:40], y[:40], x[40:], y[40:])
+    held = fedquilt.iid(y[:40], clients=4)
+    module = Net()
+    method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=float("inf"))
+    federation = Federation.of(module, data, held, method, seed=1)
+    weight = federation.bench.module.convolution.weight
+    assert weight.is_contiguous(memory_format=torch.channels_last) is not view
+    result = fedquilt.train(module, data, held, method, rounds=3, engine=fedquilt.inline())
+    twin = copy.deepcopy(module)
+    descent = torch.optim.SGD(twin.parameters(), lr=0.1)
+    for _ in range(3):
+        descent.zero_grad()
+        nn.functional.cross_entropy(twin(data.train.x), data.train.y).backward()
+        descent.step()
+    for ours, theirs in zip(result.model.parameters(), twin.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)

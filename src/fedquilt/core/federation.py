@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import torch
 from torch import nn
 
 from fedquilt.core.algorithm import Algorithm
@@ -49,6 +50,9 @@ class Federation:
         bench = Workbench(module, Layout.of(module))
         announced = algorithm.announce(data, held) if algorithm.announce is not None else {}
         federation = cls(bench, bench.read(), algorithm, data, held, seed, announced)
+        bench.put_channels_last(True)
+        if not federation.runs():
+            bench.put_channels_last(False)
         federation.rehearse()
         return federation
 
@@ -56,6 +60,21 @@ class Federation:
     def layout(self) -> Layout:
         """What stands where in the model's vector."""
         return self.bench.layout
+
+    def runs(self) -> bool:
+        """Say whether the model runs forward and backward on two examples; its values are left as they were."""
+        rows = torch.arange(min(2, len(self.data.train)))
+        x, y = self.data.train.x[rows], self.data.train.y[rows]
+        params, _ = self.bench.load(self.initial)
+        with torch_seeded(self.seed, "trial"):
+            try:
+                outputs = self.bench.module.train()(self.data.prepare(x) if self.data.prepare is not None else x)
+                torch.autograd.grad(self.algorithm.loss(outputs, y), tuple(params.values()), allow_unused=True)
+            except Exception:
+                return False
+            finally:
+                self.bench.load(self.initial)
+        return True
 
     def rehearse(self) -> None:
         """Run the model on the examples with the largest labels, so that one that does not fit is refused at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Set
 
 import torch
 from torch import nn
@@ -28,11 +29,29 @@ class Workbench:
         carried = {entry.name for entry in (*layout.buffers, *layout.counters)}
         # Buffers that a module does not save are not part of the model, but a forward pass may still change them.
         self._unsaved = {name: buffer.clone() for name, buffer in module.named_buffers() if name not in carried}
+        self._channels_last: frozenset[str] = frozenset()
+
+    def put_channels_last(self, wanted: bool) -> None:
+        """Lay the weights of 2-D convolutions out with channels last, or first again.
+
+        The convolutions then run with channels last, which takes about half the time on a CPU. Values are the same, the
+        last bits of results are not. A module that takes a `view` of a convolution's output cannot run that way.
+        """
+        names = {
+            f"{prefix}.weight".removeprefix(".")
+            for prefix, part in self.module.named_modules()
+            if isinstance(part, nn.Conv2d) and isinstance(part._parameters.get("weight"), nn.Parameter)
+        }
+        self._channels_last = frozenset(names) if wanted else frozenset()
+        _lay_out(self.module, names, torch.channels_last if wanted else torch.contiguous_format)
 
     def tensors(self, state: ModelState) -> Tensors:
         """Return everything that a forward pass may read or change, by name."""
         unsaved = {name: buffer.clone() for name, buffer in self._unsaved.items()}
-        return self.layout.parameters_of(state.vector) | self.layout.buffers_of(state) | unsaved
+        tensors = self.layout.parameters_of(state.vector) | self.layout.buffers_of(state) | unsaved
+        for name in self._channels_last & tensors.keys():
+            tensors[name] = tensors[name].contiguous(memory_format=torch.channels_last)
+        return tensors
 
     def load(self, state: ModelState) -> tuple[Tensors, Tensors]:
         """Put a state's values into the module, and return its parameters and buffers by name."""
@@ -46,6 +65,7 @@ class Workbench:
         """Return a module of its own with a state's values, in evaluation mode."""
         module = copy.deepcopy(self.module)
         self._fill(module, state)
+        _lay_out(module, self._channels_last, torch.contiguous_format)
         return module.eval()
 
     def _fill(self, module: nn.Module, state: ModelState) -> tuple[Tensors, Tensors]:
@@ -56,3 +76,9 @@ class Workbench:
             for name, tensor in (params | buffers).items():
                 tensor.copy_(values[name])
         return params, buffers
+
+
+def _lay_out(module: nn.Module, names: Set[str], memory_format: torch.memory_format) -> None:
+    for name, parameter in module.named_parameters():
+        if name in names:
+            parameter.data = parameter.data.contiguous(memory_format=memory_format)
