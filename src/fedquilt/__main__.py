@@ -1,5 +1,20 @@
-"""`python -m fedquilt` is the command line."""
+"""`python -m fedquilt`, and what the command `fedquilt` starts.
 
-from fedquilt.cli import main
+Apart from the command line itself, so that Ctrl-C while that is still being imported ends quietly too.
+"""
 
-main()
+import sys
+
+
+def main() -> None:
+    """Import the command line and run it."""
+    try:
+        from fedquilt import cli
+
+        cli.main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
