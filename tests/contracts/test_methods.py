@@ -109,6 +109,26 @@ def test_ctrl_c_in_the_middle_of_a_round_loses_nothing_that_clients_keep(name, b
     assert _timeless(tmp_path / "whole") == _timeless(tmp_path / "stopped")
 
 
+def test_ctrl_c_between_a_round_and_its_record_saves_the_round_before(blobs, unbalanced, smooth, tmp_path, monkeypatch):
+    """A checkpoint of a round that is not in the metrics would be passed over with a warning, which is an error here."""
+
+    def go(out):
+        method = fedquilt.fed_avg_m(fraction=0.5)
+        return fedquilt.train(smooth, blobs, unbalanced, method, rounds=5, engine=fedquilt.inline(), out=tmp_path / out)
+
+    def interrupt(history):
+        if len(history) == 3:
+            raise KeyboardInterrupt
+
+    whole = go("whole")
+    with monkeypatch.context() as patched:
+        patched.setattr("fedquilt.experiment.training._warn_once", interrupt)
+        assert go("stopped").interrupted
+    assert fedquilt.summary(tmp_path / "stopped")["saved_round"] == 2
+    assert go("stopped").digest == whole.digest
+    assert _timeless(tmp_path / "whole") == _timeless(tmp_path / "stopped")
+
+
 def test_there_are_methods_to_test():
     assert {"fed_avg", "fed_avg_m", "fed_sgd", "centralised"} | {
         "fed_vc",

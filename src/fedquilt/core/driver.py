@@ -68,7 +68,7 @@ def _finite(value: float) -> float | None:
 
 def _record(federation: Federation, planned: Plan, merged: Merged, applied: bool) -> Record:
     size = federation.layout.nbytes
-    told = sum(tensor.nbytes for tensor in federation.announced.values())
+    announced = sum(tensor.nbytes for tensor in federation.announced.values())
     return {
         "round": planned.round,
         "accuracy": None,
@@ -80,6 +80,6 @@ def _record(federation: Federation, planned: Plan, merged: Merged, applied: bool
         "applied": applied,
         "steps": merged.steps,
         "examples": merged.examples,
-        "bytes_down": (size + told) * len(planned.clients),
+        "bytes_down": (size + announced) * len(planned.clients),
         "bytes_up": size * len(merged.clients),
     }

@@ -13,6 +13,7 @@ from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.client import ClientData, ClientError, ClientUpdate, Context, Fault, client_update
 from fedquilt.core.evaluation import Counted, evaluate_chunk
 from fedquilt.core.params import Layout, ModelState, Tensors
+from fedquilt.core.pinned import pinned
 from fedquilt.core.rng import torch_seeded
 from fedquilt.core.transform import State
 from fedquilt.core.workbench import Workbench
@@ -50,10 +51,11 @@ class Federation:
         bench = Workbench(module, Layout.of(module))
         announced = algorithm.announce(data, held) if algorithm.announce is not None else {}
         federation = cls(bench, bench.read(), algorithm, data, held, seed, announced)
-        bench.put_channels_last(True)
-        if not federation.runs():
-            bench.put_channels_last(False)
-        federation.rehearse()
+        with pinned():
+            bench.put_channels_last(True)
+            if not federation.runs():
+                bench.put_channels_last(False)
+            federation.rehearse()
         return federation
 
     @property

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import tomllib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,6 +59,15 @@ class RunFolder:
         (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         write_whole(self.path / "environment.json", (json.dumps(environment, indent=2) + "\n").encode())
         write_whole(self.spec, spec.encode())
+
+    def tables(self) -> dict[str, Any]:
+        """Read the resolved spec."""
+        if not self.spec.exists():
+            raise RunError(f"{self.path}: holds no run (there is no {self.spec.name} in it)")
+        try:
+            return tomllib.loads(self.spec.read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise RunError(f"{self.spec}: is damaged: {error}") from None
 
     def abandon(self) -> None:
         """Remove what `begin` wrote, for a run that could not start."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,12 +96,7 @@ def resume(path: str | Path, rounds: int | None = None, watcher: Watcher | None 
 
 def read_spec(folder: RunFolder) -> Spec:
     """Read the resolved spec of a run folder."""
-    if not folder.spec.exists():
-        raise RunError(f"{folder.path}: holds no run (there is no {folder.spec.name} in it)")
-    try:
-        tables = tomllib.loads(folder.spec.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RunError(f"{folder.spec}: is damaged: {error}") from None
+    tables = folder.tables()
     if "python" in tables:
         raise RunError(f"{folder.path}: is a run from Python; call fedquilt.train(…, out=…) again to go on with it")
     return check_spec(tables, source=str(folder.spec))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from fedquilt.errors import RunError
 from fedquilt.experiment.folder import RunFolder
 
 
@@ -34,12 +32,7 @@ def summary(path: str | Path) -> dict[str, Any]:
     ('finished', 2, True)
     """
     folder = RunFolder(Path(path))
-    if not folder.spec.exists():
-        raise RunError(f"{folder.path}: holds no run (there is no {folder.spec.name} in it)")
-    try:
-        spec = tomllib.loads(folder.spec.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RunError(f"{folder.spec}: is damaged: {error}") from None
+    spec = folder.tables()
     history = folder.history()
     options = spec.get("run", {})
     latest = folder.latest()

@@ -6,7 +6,6 @@ import hashlib
 import signal
 import threading
 import time
-import tomllib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -124,7 +123,7 @@ def _require(key: str, value: object, kind: type, what: str) -> None:
 def _begin(folder: RunFolder, options: Options, federation: str) -> None:
     """Write what a run from Python starts from, or make sure that a folder holds the same run."""
     if folder.spec.exists():
-        before = tomllib.loads(folder.spec.read_text(encoding="utf-8")).get("python", {}).get("federation")
+        before = folder.tables().get("python", {}).get("federation")
         if before is None:
             raise RunError(f"{folder.path}: holds the run of a spec; go on with it by `fedquilt resume {folder.path}`")
         _require_same(folder, before, federation)
@@ -181,10 +180,10 @@ def execute(
             stack.enter_context(_undisturbed())
             interrupted = not done
             if keeper is not None:
-                keeper.catch_up(state, store)
+                keeper.catch_up()
         except FedquiltError:
             if keeper is not None:
-                keeper.catch_up(state, store)
+                keeper.catch_up()
             raise
     return _result(federation, history, state, interrupted)
 
@@ -275,6 +274,7 @@ class _Keeper:
         self._about = about
         self._digest = digest
         self._seconds = seconds
+        self._newest: tuple[ServerState, ClientStore] | None = None
         self._saved = start
         self._writable = True
         self._when = time.monotonic()
@@ -282,13 +282,15 @@ class _Keeper:
     def keep(self, state: ServerState, store: ClientStore, record: dict[str, Any], now: bool) -> None:
         with self._writing():
             self.metrics.append(record)
+            self._newest = (state, store)
             if now or time.monotonic() - self._when >= self._seconds:
                 self._save(state, store)
 
-    def catch_up(self, state: ServerState, store: ClientStore) -> None:
-        if state.round > self._saved and self._writable:
+    def catch_up(self) -> None:
+        """Save the newest round whose record is written: an interruption may have come before the last one's."""
+        if self._newest is not None and self._newest[0].round > self._saved and self._writable:
             with self._writing():
-                self._save(state, store)
+                self._save(*self._newest)
 
     def _save(self, state: ServerState, store: ClientStore) -> None:
         self.metrics.sync()
