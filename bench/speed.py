@@ -26,11 +26,12 @@ from torch.nn import functional
 
 import fedquilt
 from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.driver import rounds
+from fedquilt.core.driver import Measures, rounds
 from fedquilt.core.federation import Federation
+from fedquilt.core.plan import plan
+from fedquilt.core.population import Population
 from fedquilt.core.rng import generator
-from fedquilt.core.round import plan
-from fedquilt.core.state import ClientStore, ServerState, initial_state
+from fedquilt.core.state import RunState
 from fedquilt.data.data import Data, Split
 from fedquilt.models import mnist_2nn, mnist_cnn
 from fedquilt.partition.partition import Partition
@@ -62,16 +63,17 @@ def scale(x: Tensor) -> Tensor:
     return x.float().div_(255.0)
 
 
-def plain_round(model: nn.Module, x: Tensor, y: Tensor, method: Algorithm, held: Partition, state: ServerState) -> None:
+def plain_round(model: nn.Module, x: Tensor, y: Tensor, method: Algorithm, held: Partition, run: RunState) -> None:
     """One round of federated averaging as one writes it first, on the batches of our own plan."""
     total = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
-    chosen = plan(method, state, held.sizes, SEED).clients.tolist()
+    population = Population(held, y.numpy(), 10)
+    chosen = plan(method, run.groups[0], population, SEED).clients.tolist()
     for slot, client in enumerate(chosen):
         local = copy.deepcopy(model)
         optimiser = torch.optim.SGD(local.parameters(), lr=0.05)
         rows = torch.from_numpy(held.client(client))
         own_x, own_y = x[rows], y[rows]
-        keys = (state.round + 1, client, slot)
+        keys = (run.round + 1, client, slot)
         order, cuts = method.sample(len(rows), generator(SEED, "sample", *keys))
         for first, last in pairwise(cuts):
             batch = torch.from_numpy(order[first:last])
@@ -94,12 +96,12 @@ def measure(name: str, work: Work, count: int, warm_up: int) -> None:
     loops = {THREADS: copy.deepcopy(start), 1: copy.deepcopy(start)}
     times: dict[str, list[float]] = {"fedquilt": [], **{f"plain loop, {n} threads": [] for n in loops}}
     with fedquilt.processes().open(federation) as session:
-        state = initial_state(method, federation.initial)
-        ours = rounds(federation, session, state, ClientStore(), last=10**6, eval_every=10**9)
+        run = federation.start()
+        ours = rounds(federation, session, run, last=10**6, measures=Measures(every=10**9))
         for turn in range(warm_up + count):
-            before = state
+            before = run
             begun = time.perf_counter()
-            state, _, _ = next(ours)
+            run, _ = next(ours)
             spent = {"fedquilt": time.perf_counter() - begun}
             for threads, model in loops.items():
                 torch.set_num_threads(threads)
@@ -108,15 +110,15 @@ def measure(name: str, work: Work, count: int, warm_up: int) -> None:
                 spent[f"plain loop, {threads} threads"] = time.perf_counter() - begun
             torch.set_num_threads(1)
             if turn == 0:
-                check_agreement(federation, state, loops[1])
+                check_agreement(federation, run, loops[1])
             if turn >= warm_up:
                 for key, seconds in spent.items():
                     times[key].append(seconds)
     report(name, work, times)
 
 
-def check_agreement(federation: Federation, state: ServerState, model: nn.Module) -> None:
-    apart = float((federation.layout.read(model).vector - state.model.vector).abs().max())
+def check_agreement(federation: Federation, run: RunState, model: nn.Module) -> None:
+    apart = float((federation.layout.read(model).vector - run.groups[0].state.model.vector).abs().max())
     print(f"models after the first round differ by {apart:.1e} at most", flush=True)
     if apart > 1e-4:
         raise SystemExit("the two do not do the same work")

@@ -31,6 +31,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from fedquilt.core.schedule import Schedule, Stages, scheduled
 from fedquilt.errors import nearest
 
 
@@ -48,17 +49,70 @@ def _whole_or_infinite(value: object) -> float:
     raise PydanticCustomError("plain", "must be a whole number of 1 or more, or inf")
 
 
+_TABLE = "a table such as { initial = 0.1, factor = 0.99 } or { stages = [[1, 0.1], [100, 0.01]] }"
+
+
+def _changing(number: Callable[[object], float], value: object) -> object:
+    """Check a number that may change over rounds; the value stays as it was written, so that a spec can be saved."""
+    if isinstance(value, Schedule | Stages):
+        return value
+    if isinstance(value, dict):
+        _check_table(number, value)
+        return value
+    return number(value)
+
+
+def _check_table(number: Callable[[object], float], table: dict[str, object]) -> None:
+    known = {"initial", "factor", "every", "least", "most"}
+    if "stages" in table:
+        known = {"stages"}
+    for key in table:
+        if key not in known:
+            raise PydanticCustomError("plain", "{text}", {"text": f"{key}: unknown key; {nearest(key, known)}"})
+    try:
+        made = scheduled(table)
+    except (TypeError, ValueError) as error:
+        text = "initial is required" if "initial" in str(error) and "missing" in str(error) else str(error)
+        raise PydanticCustomError("plain", "{text}", {"text": f"is no schedule: {text}; write {_TABLE}"}) from None
+    firsts = [value for _, value in made.stages] if isinstance(made, Stages) else [made.initial]
+    for first in firsts:
+        number(int(first) if float(first).is_integer() else first)
+
+
+def _positive(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise PydanticCustomError("plain", "must be a number, or a table of how it changes over rounds")
+    if not value > 0:
+        raise PydanticCustomError("plain", "must be greater than 0")
+    return _finite(float(value))
+
+
+def _whole_number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise PydanticCustomError("plain", "must be a whole number, or a table of how it changes over rounds")
+    if value < 1:
+        raise PydanticCustomError("plain", "must be at least 1")
+    return value
+
+
 Finite = Annotated[float, AfterValidator(_finite)]
 Positive = Annotated[float, Field(gt=0), AfterValidator(_finite)]
 NonNegative = Annotated[float, Field(ge=0), AfterValidator(_finite)]
 PositiveOrInfinite = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-Momentum = Annotated[float, Field(ge=0, lt=1)]
-Decay = Annotated[float, Field(gt=0, le=1)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
+Momentum = BelowOne
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 BatchSize = Annotated[float, PlainValidator(_whole_or_infinite)]
 """Examples a batch; `inf` is the whole of a client's data at once (B = ∞ in McMahan 2017)."""
+
+Rate = Annotated[Any, PlainValidator(functools.partial(_changing, _positive))]
+"""A positive number, or a table that says how it changes over rounds; see `fedquilt.core.schedule`."""
+ChangingCount = Annotated[Any, PlainValidator(functools.partial(_changing, _whole_number))]
+"""A whole number of 1 or more, or a table that says how it changes over rounds."""
+ChangingBatchSize = Annotated[Any, PlainValidator(functools.partial(_changing, _whole_or_infinite))]
+"""As BatchSize, or a table that says how it changes over rounds."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +184,16 @@ def _model(function: Callable[..., object], given: frozenset[str]) -> type[BaseM
         return create_model(title, __config__=config, **unchecked)
 
 
+def takes(function: Callable[..., object], name: str) -> bool:
+    """Say whether a function has a parameter of that name, which can be given by it.
+
+    >>> takes(check, "given"), takes(check, "taken"), takes(dict, "given")
+    (True, False, False)
+    """
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return any(key == name and parameter.kind in by_name for key, parameter in _parameters(function).items())
+
+
 def _parameters(function: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function).parameters
@@ -142,6 +206,8 @@ def _from_toml(hint: Any) -> Any:
     if inspect.isclass(hint) and dataclasses.is_dataclass(hint):
         return Annotated[Any, PlainValidator(functools.partial(_instance, hint))]
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    if union and any(inspect.isclass(member) and dataclasses.is_dataclass(member) for member in typing.get_args(hint)):
+        return typing.Union[tuple(_from_toml(member) for member in typing.get_args(hint))]  # noqa: UP007
     members = {typing.get_origin(member) or member for member in (typing.get_args(hint) if union else (hint,))}
     if tuple in members and list not in members:
         return Annotated[hint, BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]

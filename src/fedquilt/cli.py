@@ -108,7 +108,9 @@ def resume(
         if display is not None:
             display.close()
     if finished:
+        ends = before["rounds"] < before["spec"].get("run", {}).get("rounds", 0)
         longer = "; --rounds makes it longer" if before["round"] >= before["rounds"] else ""
+        longer = f"; its method ends by itself after round {before['rounds']}" if ends else longer
         _say(f"The run was finished already: nothing to do{longer}.")
     _closing(ended)
 
@@ -117,32 +119,45 @@ def resume(
 def show(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    diagnose: Annotated[
+        bool, typer.Option("--diagnose", help="Also train the next round's clients and measure why they disagree.")
+    ] = False,
 ) -> None:
     """Show a run: state, rounds, accuracy, best, digest of the model, what was left out."""
     from fedquilt.experiment.summary import as_json
 
     about = fedquilt.summary(run_folder)
+    if diagnose:
+        from fedquilt.experiment.diagnosis import diagnose_run
+
+        about["diagnosis"] = diagnose_run(run_folder)
     if json:
         print(as_json(about))  # plain print: Rich would wrap long lines
         return
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table = Table(Column(no_wrap=True), Column(overflow="fold"), show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, text in _lines(about).items():
-        table.add_row(f"[bold]{name}[/bold]", escape(text))
+        table.add_row(f"[bold]{escape(name)}[/bold]", escape(text))
     out.print(table)
 
 
 @app.command(name="list", epilog="Example: fedquilt list methods")
 def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     """List what a spec can name."""
-    chosen: registry.Registry = getattr(registry, kind.value)
-    if not out.is_terminal:
+    lists: dict[str, registry.Registry] = {kind.value: getattr(registry, kind.value)}
+    if kind is Kind.methods:  # what changes a method is a method to whoever looks for one
+        lists = {"[method]": registry.methods, "[[wrap]]": registry.wrappers}
+    for title, chosen in lists.items():
+        if not out.is_terminal:
+            where = f"\t{title}" if len(lists) > 1 else ""
+            for name in chosen:
+                print(f"{name}\t{chosen.summary(name)}{where}")
+            continue
+        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        if len(lists) > 1:
+            table.title, table.title_justify = f"for {escape(title)}", "left"
         for name in chosen:
-            print(f"{name}\t{chosen.summary(name)}")
-        return
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for name in chosen:
-        table.add_row(f"[bold]{name}[/bold]", escape(chosen.summary(name)))
-    out.print(table)
+            table.add_row(f"[bold]{name}[/bold]", escape(chosen.summary(name)))
+        out.print(table)
 
 
 @app.command(epilog="Example: fedquilt new first.toml")
@@ -212,11 +227,13 @@ def report(
 
     # A sweep's folder holds its results beside the runs: `runs/grid/*` may name that file too.
     done = fedquilt.report([path for path in runs if not path.is_file()] or runs, folder, target)
-    shown = [HEADER.index(name) for name in ("run", "last accuracy", "mean of last 10", "best accuracy")]
-    crossed = f"rounds to {percent(done.target)}"
-    table = Table(Column("run", no_wrap=True), "last", "mean of last 10", "best", crossed)
+    own = HEADER.index("own data")
+    columns = {"last accuracy": "last", "mean of last 10": "mean of last 10", "best accuracy": "best"}
+    columns |= {"own data": "own data"} if any(row[own] != "–" for row in done.rows) else {}
+    columns |= {"rounds to target": f"rounds to {percent(done.target)}"}
+    table = Table(Column("run", no_wrap=True), *columns.values())
     for row in done.rows:
-        table.add_row(*(escape(row[place]) for place in shown), row[HEADER.index("rounds to target")])
+        table.add_row(escape(row[0]), *(escape(row[HEADER.index(name)]) for name in columns))
     out.print(table)
     for file in done.files:
         _say(f"Wrote {file}")
@@ -268,8 +285,11 @@ def _closing(ended: Run) -> None:
         raise typer.Exit(INTERRUPTED)
     best = result.history.best
     accuracy = result.history.accuracy[-1] if result.history.accuracy else None
-    words = f"Finished {len(result.history)} rounds: accuracy {percent(accuracy)}"
-    _say(words + (f", best {percent(best[1])} in round {best[0]}" if best else ""))
+    done = len(result.history)
+    own = next((r["own_accuracy"] for r in reversed(result.history.records) if r.get("own_accuracy")), None)
+    words = f"Finished {done} {'round' if done == 1 else 'rounds'}: accuracy {percent(accuracy)}"
+    words += f", best {percent(best[1])} in round {best[0]}" if best else ""
+    _say(words + (f"; on clients' own data {percent(own)}" if own is not None else ""))
     _say(f"Model SHA-256: {result.digest}")
     for name in ("", "curve.png", "clients.png"):
         if (path / name).exists():
@@ -297,7 +317,50 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     }
     for reason, count in left["reasons"].items():
         lines[f"  {count}×"] = reason
+    if about["error"] is not None:
+        lines["error"] = about["error"]
+    if about["own_accuracy"] is not None:
+        worst = percent(about["own_accuracy_worst_tenth"])
+        lines["own data"] = f"{percent(about['own_accuracy'])} on clients' own data; {worst} at the worst tenth of them"
+    if about["groups"] is not None:
+        sizes = [str(group["clients"]) for group in about["groups"]]
+        lines["groups"] = f"{len(sizes)}, of {', '.join(sizes[:10])}{', …' if len(sizes) > 10 else ''} clients"
+    if about["absent"]:
+        lines["absent"] = f"{about['absent']} times a client did not answer, as simulated"
+    if about["simulated_seconds"] is not None:
+        lines["simulated"] = clock(about["simulated_seconds"])
+    lines |= _diagnosis(about.get("diagnosis", {}))
     if about["state"] == "interrupted":
         own = "python" in about["spec"]
         lines["go on with"] = f"fedquilt resume {shlex.quote(about['run'])}" if not own else "fedquilt.train(…, out=…)"
     return lines
+
+
+_TERMS = {
+    "agnostic": "G1, agnostic",
+    "approximation": "G2, approximation",
+    "federated": "G3, federated",
+    "discrepancy": "feature distance",
+    "trace_norm": "trace norm",
+    "feature_norm": "feature norm",
+    "skew": "S, weight skew",
+    "rademacher": "Rademacher",
+}
+
+
+def _diagnosis(found: dict[str, Any]) -> dict[str, str]:
+    lines = {}
+    if "conflict_rate" in found:
+        lines["conflicts"] = f"two clients' models differ on {percent(found['conflict_rate'])} of test examples"
+        apart = found["divergence"]
+        lines["divergence"] = (
+            f"{_short(apart['distance'])} from the mean model ({_short(apart['relative'])} of its norm)"
+        )
+    for key, words in _TERMS.items():
+        if key in found.get("excess_risk", {}):
+            lines[words] = _short(found["excess_risk"][key])
+    return lines
+
+
+def _short(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
 class FedquiltError(Exception):
-    """Something that the user can put right; the message says what."""
+    """Something that the user can put right; the message says what, `part` which method or wrapper it is about."""
+
+    part: str | None = None
 
 
 class SpecError(FedquiltError):
@@ -39,6 +42,16 @@ class OverflowInSumError(FedquiltError):
 
 class WorkerError(FedquiltError):
     """A worker process died again and again on one client."""
+
+
+@contextmanager
+def naming_part(name: str) -> Iterator[None]:
+    """Note on an error which method or wrapper it comes from, so that a spec's table can be named."""
+    try:
+        yield
+    except FedquiltError as error:
+        error.part = name
+        raise
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
 from fedquilt.core.describe import describe
+from fedquilt.core.exchange import Exchange
 from fedquilt.core.loss import Loss
-from fedquilt.core.params import Tensors
-from fedquilt.core.transform import Transform
-from fedquilt.data.data import Data
+from fedquilt.core.penalty import Penalty
+from fedquilt.core.presence import Absent, Available
+from fedquilt.core.transform import State, Transform
 from fedquilt.errors import SpecError
-from fedquilt.partition.partition import Partition
+
+if TYPE_CHECKING:
+    from fedquilt.core.client import ClientUpdate
+    from fedquilt.core.corruption import Corruption
+    from fedquilt.core.course import Course
+    from fedquilt.core.own import Personalise
 
 Indices = npt.NDArray[np.int64]
 
 Select = Callable[[Indices, np.random.Generator], Indices]
-"""(sizes of all clients, generator) -> the cohort's clients."""
+"""(sizes of the clients to choose from, generator) -> the cohort's clients."""
+
+OverSelect = Callable[[Select, Indices, Indices, np.random.Generator], Indices]
+"""(the method's own select, sizes of the clients to choose from, whom it chose, generator) -> whom the server asks."""
 
 
 class Batches(NamedTuple):
@@ -31,31 +40,40 @@ class Batches(NamedTuple):
     cuts: Indices
 
 
-Sample = Callable[[int, np.random.Generator], Batches]
-"""(a client's number of examples, generator) -> its batches."""
+Sample = Callable[[int, np.random.Generator, int], Batches]
+"""(a client's number of examples, generator, round) -> its batches."""
 
-Announce = Callable[[Data, Partition], Tensors]
-"""(data, who holds what) -> what the server tells every client besides the model."""
+Until = Callable[[list[float]], bool]
+"""The mean loss of each pass so far -> whether local training has converged."""
 
-Importance = Callable[[Tensor, int, Tensors], Tensor]
+Importance = Callable[[Tensor, int, State], Tensor]
 """(labels of all of a client's data, number of classes, what was announced) -> the weight of an example of each class."""
 
 Weigh = Callable[[int], float]
 """A client's number of examples -> the weight of its update."""
 
 
+class Cohort(NamedTuple):
+    """What is known of a round's cohort before it answers."""
+
+    parameters: int
+    weight: float
+    clients: int
+    population: int
+
+
 class Fold(Protocol):
     """Takes in updates one at a time, in any order, and ends with one vector."""
 
-    def add(self, slot: int, delta: Tensor, weight: float) -> None:
-        """Take in one update. The tensor may be overwritten after the call."""
+    def add(self, update: ClientUpdate) -> None:
+        """Take in one update. Its tensors may be overwritten after the call."""
 
     def finish(self) -> Tensor | None:
         """Return the result, or nothing if no weight was reported."""
 
 
-Reduce = Callable[[int, float], Fold]
-"""(length of the vector, weight of the whole planned cohort) -> an empty fold."""
+Reduce = Callable[[Cohort], Fold]
+"""The cohort -> an empty fold."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +81,20 @@ class Algorithm:
     """What a federated method does in a round.
 
     `delta` always means after − before. The server treats −delta as a gradient, so that the same descent serves clients
-    and server. `announce` and `importance` give examples weights by their class. `keep_local_state` lets a client's
-    optimiser state live on to its next round; `pooled` trains on the union of all clients' data as one client (the
-    centralised baseline). `claims` says which wrapper set which part.
+    and server. Beside the main line:
+
+    - `until` ends local training when it has converged; `penalties` are added to the loss; `importance` weighs examples
+      by their class; `exchanges` carry what server and clients tell each other besides the model;
+    - `keep_local_state` lets a client's optimiser state live on to its next round; `pooled` trains on the union of all
+      clients' data as one client (the centralised baseline);
+    - `after` is what the server trains with, after its step, on the `server_share` of the data that it keeps to itself;
+    - `own` asks for accuracy on every client's own data: on the share of it that is held out, or, with 0, on all of it;
+      `personalise` is how a client makes the model its own before that;
+    - `course` is the course of a round where it is not the usual one, `last_round` where training ends by itself, and
+      without `sends` nothing is sent at all;
+    - `available`, `absent` and `corruption` simulate who takes part, and how faithfully; `over_select` asks more clients
+      than the method needs;
+    - `claims` says which wrapper set which part.
     """
 
     name: str
@@ -77,11 +106,44 @@ class Algorithm:
     weigh: Weigh
     reduce: Reduce
     server: Transform
-    announce: Announce | None = None
+    after: Algorithm | None = None
+    until: Until | None = None
+    penalties: tuple[Penalty, ...] = ()
     importance: Importance | None = None
+    exchanges: tuple[Exchange, ...] = ()
     keep_local_state: bool = False
     pooled: bool = False
+    server_share: float = 0.0
+    own: float | None = None
+    personalise: Personalise | None = None
+    course: Course | None = None
+    last_round: int | None = None
+    sends: bool = True
+    available: Available | None = None
+    over_select: OverSelect | None = None
+    absent: tuple[Absent, ...] = ()
+    corruption: tuple[Corruption, ...] = ()
     claims: tuple[tuple[str, str], ...] = ()
+
+
+WORDS = {
+    "select": "who takes part",
+    "sample": "a client's batches",
+    "loss": "the loss",
+    "weigh": "how much a client counts",
+    "reduce": "how updates become one",
+    "server": "the server's optimiser",
+    "after": "training at the server",
+    "importance": "the weights of examples",
+    "pooled": "whether data are pooled",
+    "server_share": "the server's share of the data",
+    "own": "the share of clients' data to test on",
+    "personalise": "how clients make the model their own",
+    "course": "the course of a round",
+    "available": "who can be asked",
+    "over_select": "how many more are asked",
+}
+"""What a part is, for those who do not know its name."""
 
 
 def claim(algorithm: Algorithm, by: str, **parts: Any) -> Algorithm:
@@ -93,11 +155,40 @@ def claim(algorithm: Algorithm, by: str, **parts: Any) -> Algorithm:
     True
     >>> claim(once, "second", pooled=False)
     Traceback (most recent call last):
-    fedquilt.errors.SpecError: first and second both set `pooled`, to different values: take one of them
+    fedquilt.errors.SpecError: first and second both set `pooled` (whether data are pooled), to different values: take one
+    of them
     """
     claimed = dict(algorithm.claims)
     for part, value in parts.items():
         if part in claimed and describe(getattr(algorithm, part)) != describe(value):
-            raise SpecError(f"{claimed[part]} and {by} both set `{part}`, to different values: take one of them")
+            words = f" ({WORDS[part]})" if part in WORDS else ""
+            raise SpecError(f"{claimed[part]} and {by} both set `{part}`{words}, to different values: take one of them")
         claimed.setdefault(part, by)
     return replace(algorithm, claims=tuple(claimed.items()), **parts)
+
+
+def check_consistent(algorithm: Algorithm) -> None:
+    """Refuse an algorithm whose parts cannot work together, whatever the order in which they were put together."""
+    remembering = [exchange.name for exchange in algorithm.exchanges if exchange.remembers]
+    remembering += ["keep_momentum"] if algorithm.keep_local_state else []
+    if remembering and getattr(algorithm.select, "repeats", False):
+        raise SpecError(
+            f"fed_vc draws a client several times a round, but {' and '.join(remembering)} keeps something for it from "
+            "round to round: set distinct = true for fed_vc"
+        )
+
+
+def add_exchange(algorithm: Algorithm, exchange: Exchange) -> Algorithm:
+    """Add an exchange; a second one of the same name must be the same.
+
+    >>> from fedquilt.methods import fed_avg
+    >>> once = add_exchange(fed_avg(), Exchange("target"))
+    >>> add_exchange(once, Exchange("target")) is once
+    True
+    """
+    for before in algorithm.exchanges:
+        if before.name == exchange.name:
+            if describe(before) != describe(exchange):
+                raise SpecError(f"{exchange.name} is applied twice, with different values: take one of them")
+            return algorithm
+    return replace(algorithm, exchanges=(*algorithm.exchanges, exchange))

@@ -4,61 +4,120 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from fedquilt.core.client import ClientUpdate, Fault
+import numpy as np
+
+from fedquilt.core.client import ClientUpdate
+from fedquilt.core.course import Heard, Step, Work, every_group
 from fedquilt.core.engine import Session
-from fedquilt.core.federation import Federation
-from fedquilt.core.round import Merged, Plan, merge, plan
-from fedquilt.core.state import ClientStore, ServerState
+from fedquilt.core.evaluation import Counted, Evaluation
+from fedquilt.core.federation import Federation, SplitName
+from fedquilt.core.params import ModelState
+from fedquilt.core.round import fault_in
+from fedquilt.core.state import RunState, ServerState
+from fedquilt.core.tensors import flat
 
 Record = dict[str, Any]
 """What is known of a round, as it stands in metrics.jsonl."""
 
-Heard = Callable[[int, int], None]
-"""(clients heard from in this round, clients of the round)."""
+Diagnose = Callable[[Federation, ModelState | None, Sequence[ModelState]], Record]
+"""(federation, the model of the round's start, if it is one, clients' models after it) -> what is measured of them."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What is measured besides the rounds themselves, and how often.
+
+    The model is evaluated on the test set every `every` rounds and after the last; with `train_loss`, on the whole
+    training set too. `diagnose` is shown the clients' models of those rounds.
+    """
+
+    every: int = 1
+    train_loss: bool = False
+    diagnose: Diagnose | None = None
 
 
 def rounds(
     federation: Federation,
     session: Session,
-    state: ServerState,
-    store: ClientStore,
+    run: RunState,
     last: int,
-    eval_every: int = 1,
-    train_loss: bool = False,
+    measures: Measures = Measures(),  # noqa: B008 - it is frozen
     heard: Heard | None = None,
-) -> Iterator[tuple[ServerState, ClientStore, Record]]:
-    """Run the rounds after `state` up to `last`, and yield the state, the clients' own and the record of each.
-
-    The model is evaluated on the test set every `eval_every` rounds and after the last; with `train_loss`, on the whole
-    training set too.
-    """
-    algorithm, layout, sizes = federation.algorithm, federation.layout, federation.partition.sizes
-    while state.round < last:
+) -> Iterator[tuple[RunState, Record]]:
+    """Run the rounds after `run` up to `last`, and yield the state and the record of each."""
+    course = federation.algorithm.course or every_group
+    while run.round < last:
         begun = time.perf_counter()
-        planned = plan(algorithm, state, sizes, federation.seed)
-        results = session.run(planned, state.model, store)
-        before = state.model
-        state, merged = merge(algorithm, layout, state, planned, _announced(results, len(planned.clients), heard))
-        store = store.updated(merged.kept)
-        record = _record(federation, planned, merged, applied=state.model is not before)
-        if state.round % eval_every == 0 or state.round == last:
-            test = session.evaluate(state.model, "test")
-            record |= {"accuracy": test.accuracy, "loss": _finite(test.loss)}
-            if train_loss:
-                record["train_loss"] = _finite(session.evaluate(state.model, "train").loss)
-        yield state, store, record | {"seconds": round(time.perf_counter() - begun, 4)}
+        measured = (run.round + 1) % measures.every == 0 or run.round + 1 == last
+        models: list[ModelState] = []
+        observe = partial(_keep, federation, models) if measured and measures.diagnose is not None else None
+        start = run.groups[0].state.model if len(run.groups) == 1 else None
+        run, steps = course(Work(federation, session, heard, observe), run)
+        record = _record(federation, steps)
+        if measured:
+            record |= _evaluated(federation, session, run, measures.train_loss)
+            if measures.diagnose is not None:
+                record |= measures.diagnose(federation, start, models)
+        yield run, record | {"seconds": round(time.perf_counter() - begun, 4)}
 
 
-def _announced(
-    results: Iterable[ClientUpdate | Fault], total: int, heard: Heard | None
-) -> Iterator[ClientUpdate | Fault]:
-    for count, result in enumerate(results, start=1):
-        yield result
-        if heard is not None:
-            heard(count, total)
+def _keep(federation: Federation, models: list[ModelState], start: ModelState, update: ClientUpdate) -> None:
+    if fault_in(update, federation.layout, start) is not None:
+        return
+    models.append(ModelState(start.vector + update.delta, update.buffers.clone(), update.counters.clone()))
+
+
+def _evaluated(federation: Federation, session: Session, run: RunState, train_loss: bool) -> Record:
+    test = [session.evaluate(group.state.model, "test") for group in run.groups]
+    shares = _shares(federation, run)
+    record: Record = {"accuracy": _mean([e.accuracy for e in test], shares), "loss": _loss(test, shares)}
+    if len(run.groups) > 1:
+        record["groups"] = [
+            {"clients": round(share * len(federation.partition)), "accuracy": e.accuracy, "loss": _finite(e.loss)}
+            for share, e in zip(shares, test, strict=True)
+        ]
+    if train_loss:
+        split: SplitName = "train"
+        record["train_loss"] = _loss([session.evaluate(group.state.model, split) for group in run.groups], shares)
+    if federation.own_test is not None:
+        record |= _own(federation, session, run)
+    return record
+
+
+def _shares(federation: Federation, run: RunState) -> list[float]:
+    clients = [len(federation.partition) if group.clients is None else len(group.clients) for group in run.groups]
+    return [count / sum(clients) for count in clients]
+
+
+def _mean(values: Sequence[float], shares: Sequence[float]) -> float:
+    """Return the mean over groups, weighted by their clients; of one group, its own value to the bit."""
+    return values[0] if len(values) == 1 else math.fsum(v * s for v, s in zip(values, shares, strict=True))
+
+
+def _loss(evaluations: Sequence[Evaluation], shares: Sequence[float]) -> float | None:
+    return _finite(_mean([evaluation.loss for evaluation in evaluations], shares))
+
+
+def _own(federation: Federation, session: Session, run: RunState) -> Record:
+    """Test every client on its own data: the share of right predictions over all, and over the worst tenth of clients."""
+    assert federation.own_test is not None
+    sizes, counted = federation.own_test.sizes, list[Counted]()
+    for group in run.groups:
+        members = range(len(sizes)) if group.clients is None else group.clients.tolist()
+        counted += session.evaluate_own(group.state, [client for client in members if sizes[client]], run.store)
+    accuracies = sorted(part.right / part.predictions for part in counted if part.predictions)
+    if not accuracies:
+        return {"own_accuracy": None, "own_accuracy_worst_tenth": None}
+    worst = accuracies[: max(len(accuracies) // 10, 1)]
+    return {
+        "own_accuracy": sum(part.right for part in counted) / sum(part.predictions for part in counted),
+        "own_accuracy_worst_tenth": float(np.mean(worst)),
+    }
 
 
 def _finite(value: float) -> float | None:
@@ -66,20 +125,37 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _record(federation: Federation, planned: Plan, merged: Merged, applied: bool) -> Record:
-    size = federation.layout.nbytes
-    announced = sum(tensor.nbytes for tensor in federation.announced.values())
-    return {
-        "round": planned.round,
+def _record(federation: Federation, steps: list[Step]) -> Record:
+    first = steps[0].planned.round == 1
+    seconds = [step.planned.seconds for step in steps if step.planned.seconds is not None]
+    heard = [(step.merged.loss, step.merged.examples) for step in steps if step.merged.loss is not None]
+    examples = sum(count for _, count in heard)
+    faults = [fault for step in steps for fault in step.merged.faults]
+    dropped = [{"client": fault.client, "reason": fault.reason} for fault in faults if not fault.simulated]
+    absent = [{"client": fault.client, "reason": fault.reason} for fault in faults if fault.simulated]
+    down = federation.downloaded_first if first else 0
+    down += sum(_down(federation, step.before) * len(step.planned.clients) for step in steps)
+    up = sum(federation.layout.nbytes * len(step.merged.clients) + step.merged.told for step in steps)
+    up += federation.uploaded_first if first else 0
+    sends = federation.algorithm.sends
+    record: Record = {
+        "round": steps[0].planned.round,
         "accuracy": None,
         "loss": None,
         "train_loss": None,
-        "local_loss": merged.loss,
-        "clients": merged.clients,
-        "dropped": [{"client": fault.client, "reason": fault.reason} for fault in merged.faults],
-        "applied": applied,
-        "steps": merged.steps,
-        "examples": merged.examples,
-        "bytes_down": (size + announced) * len(planned.clients),
-        "bytes_up": size * len(merged.clients),
+        "local_loss": None
+        if not heard
+        else _mean([x for x, _ in heard], [count / max(examples, 1) for _, count in heard]),
+        "clients": [client for step in steps for client in step.merged.clients],
+        "dropped": dropped,
+        "applied": any(step.applied for step in steps),
+        "steps": sum(step.merged.steps for step in steps),
+        "examples": sum(step.merged.examples for step in steps),
+        "bytes_down": down if sends else 0,
+        "bytes_up": up if sends else 0,
     }
+    return record | ({"absent": absent} if absent else {}) | ({"simulated_seconds": max(seconds)} if seconds else {})
+
+
+def _down(federation: Federation, state: ServerState) -> int:
+    return federation.layout.nbytes + sum(tensor.nbytes for _, tensor in flat(state.announced))

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.evaluation import Evaluation
+from fedquilt.core.evaluation import Counted, Evaluation
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
-from fedquilt.core.round import Plan
-from fedquilt.core.state import ClientStore
+from fedquilt.core.plan import Plan
+from fedquilt.core.state import ClientStore, ServerState
 
 
 class Session(Protocol):
     """An engine at work on one federation."""
 
-    def run(self, planned: Plan, model: ModelState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
-        """Yield one result for every slot of the plan, in any order."""
+    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
+        """Yield one result for every slot of the plan that answers (`planned.slots`), in any order."""
 
     def evaluate(self, model: ModelState, split: SplitName) -> Evaluation:
         """Return loss and accuracy on a whole split."""
+
+    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> list[Counted]:
+        """Evaluate every client's model on its own data, in the order of the clients given."""
 
 
 class Engine(Protocol):

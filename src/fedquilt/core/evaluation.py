@@ -14,6 +14,7 @@ from fedquilt.core.params import ModelState
 from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data, Split
 from fedquilt.errors import FedquiltError
+from fedquilt.partition.partition import Indices
 
 CHUNK = 1000
 """Examples evaluated at a time. Fixed: a matrix product's last bits may depend on its number of rows."""
@@ -45,10 +46,11 @@ def chunks(examples: int) -> list[tuple[int, int]]:
 
 @torch.no_grad()
 def evaluate_chunk(
-    bench: Workbench, loss: Loss, model: ModelState, data: Data, split: Split, rows: tuple[int, int]
+    bench: Workbench, loss: Loss, model: ModelState, data: Data, split: Split, rows: tuple[int, int] | Indices
 ) -> Counted:
-    """Evaluate a model on some rows of a split, in evaluation mode."""
-    x, y = split.x[slice(*rows)], split.y[slice(*rows)]
+    """Evaluate a model on some rows of a split (a range, or their positions), in evaluation mode."""
+    chosen = slice(*rows) if isinstance(rows, tuple) else torch.from_numpy(rows)
+    x, y = split.x[chosen], split.y[chosen]
     if data.prepare is not None:
         x = data.prepare(x)
     outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))

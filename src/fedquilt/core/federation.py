@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, get_args
 
 import torch
 from torch import nn
 
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.client import ClientData, ClientError, ClientUpdate, Context, Fault, client_update
-from fedquilt.core.evaluation import Counted, evaluate_chunk
-from fedquilt.core.params import Layout, ModelState, Tensors
+from fedquilt.core.algorithm import Algorithm, Indices, check_consistent
+from fedquilt.core.client import ClientUpdate, Fault, client_update
+from fedquilt.core.context import ClientData, Context
+from fedquilt.core.evaluation import Counted, chunks, evaluate_chunk
+from fedquilt.core.exchange import Setting
+from fedquilt.core.fit import ClientError
+from fedquilt.core.own import hold_out, own_model
+from fedquilt.core.params import Layout, ModelState
+from fedquilt.core.penalty import classifier_layer
 from fedquilt.core.pinned import pinned
+from fedquilt.core.population import Population
 from fedquilt.core.rng import torch_seeded
+from fedquilt.core.server_data import take_share
+from fedquilt.core.state import RunState, ServerState, initial_state
 from fedquilt.core.transform import State
 from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data, Split
-from fedquilt.errors import FedquiltError, told
+from fedquilt.errors import FedquiltError, naming_part, told
 from fedquilt.partition.partition import Partition
 
 SplitName = Literal["train", "test"]
@@ -26,7 +35,13 @@ SplitName = Literal["train", "test"]
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Everything that stays the same over a run's rounds."""
+    """Everything that stays the same over a run's rounds.
+
+    `announced` is what the server tells at first besides the model, for which clients downloaded and uploaded
+    `downloaded_first` and `uploaded_first` bytes.
+    `server_rows` are the examples that the server keeps to itself, `own_test` those that clients are tested on by
+    themselves.
+    """
 
     bench: Workbench
     initial: ModelState
@@ -34,11 +49,16 @@ class Federation:
     data: Data
     partition: Partition
     seed: int
-    announced: Tensors
+    server_rows: Indices
+    own_test: Partition | None
+    announced: State
+    uploaded_first: int
+    downloaded_first: int
 
     @classmethod
     def of(cls, module: nn.Module, data: Data, partition: Partition, algorithm: Algorithm, seed: int) -> Federation:
         """Put a federation together. The module is copied: the caller's own is never changed."""
+        check_consistent(algorithm)
         held = partition.pooled() if algorithm.pooled else partition
         if len(held.indices) and int(held.indices.min()) < 0:
             raise FedquiltError(f"the partition names example {int(held.indices.min())}; positions start at 0")
@@ -47,16 +67,50 @@ class Federation:
                 f"the partition names example {int(held.indices.max())}, but the data set {data.name} has only "
                 f"{len(data.train)} training examples"
             )
+        held, server_rows = take_share(held, data.train.y.numpy(), algorithm.server_share, seed)
+        own_test = held if algorithm.own == 0 else None
+        if algorithm.own:
+            held, own_test = hold_out(held, algorithm.own, seed)
+        if data.train.y.dim() > 1 and any(corruption.labels is not None for corruption in algorithm.corruption):
+            raise FedquiltError(
+                f"corrupt: labels can be flipped only where an example has one; {data.name} has sequences"
+            )
         module = copy.deepcopy(module)
         bench = Workbench(module, Layout.of(module))
-        announced = algorithm.announce(data, held) if algorithm.announce is not None else {}
-        federation = cls(bench, bench.read(), algorithm, data, held, seed, announced)
+        for penalty in algorithm.penalties:
+            with naming_part("fed_avg_r"):
+                classifier_layer(module, penalty.layer)
+        federation = cls(bench, bench.read(), algorithm, data, held, seed, server_rows, own_test, {}, 0, 0)
         with pinned():
             bench.put_channels_last(True)
             if not federation.runs():
                 bench.put_channels_last(False)
             federation.rehearse()
-        return federation
+            return federation.with_announcements()
+
+    def with_announcements(self) -> Federation:
+        """Return the federation with what its server tells at first."""
+        setting = Setting(self.data, self.partition, self.server_rows, self.bench, self.initial)
+        firsts = {}
+        for exchange in self.algorithm.exchanges:
+            if exchange.announce is not None:
+                with naming_part(exchange.name):
+                    firsts[exchange.name] = exchange.announce(setting)
+        return replace(
+            self,
+            announced={name: dict(first.announced) for name, first in firsts.items()},
+            uploaded_first=sum(first.uploaded for first in firsts.values()),
+            downloaded_first=max((first.asked for first in firsts.values()), default=0) * self.layout.nbytes,
+        )
+
+    def start(self) -> RunState:
+        """Return the state of a run before its first round."""
+        return RunState.of(initial_state(self.algorithm, self.initial, self.announced))
+
+    @cached_property
+    def population(self) -> Population:
+        """What planning may know of all clients."""
+        return Population(self.partition, self.data.train.y.numpy(), self.data.classes)
 
     @property
     def layout(self) -> Layout:
@@ -94,19 +148,48 @@ class Federation:
                 ) from error
 
     def run_client(
-        self, model: ModelState, round_: int, client: int, slot: int, kept: State | None
+        self, state: ServerState, round_: int, client: int, slot: int, kept: State | None
     ) -> ClientUpdate | Fault:
-        """Run one client's update; whatever goes wrong in it becomes a fault of that client."""
-        context = Context(self.bench, model, self.seed, round_, client, slot, kept, self.announced)
-        data = ClientData(self.data, self.data.train, self.partition.client(client))
+        """Run one client's update on a server's model and announcements; whatever goes wrong becomes its fault."""
+        data = self._data_of(client)
         if not len(data):
             return Fault(client, slot, "holds no examples")
         try:
-            return client_update(self.algorithm, context, data)
+            return client_update(self.algorithm, self._context(state, round_, client, slot, kept), data)
         except ClientError as error:
             return Fault(client, slot, str(error))
         except Exception as error:
             return Fault(client, slot, told(error))
+
+    def evaluate_own(self, state: ServerState, round_: int, client: int, kept: State | None) -> Counted:
+        """Evaluate the model that a client would use on its own data."""
+        assert self.own_test is not None
+        context = self._context(state, round_, client, client, kept)
+        model = own_model(self.algorithm, context, self._data_of(client))
+        rows = self.own_test.client(client)
+        with torch_seeded(self.seed, "evaluate own", client):
+            counted = [
+                evaluate_chunk(self.bench, self.algorithm.loss, model, self.data, self.data.train, rows[first:last])
+                for first, last in chunks(len(rows))
+            ]
+        return Counted(*map(sum, zip(*counted, strict=True)))
+
+    def _context(self, state: ServerState, round_: int, client: int, slot: int, kept: State | None) -> Context:
+        return Context(
+            bench=self.bench,
+            start=state.model,
+            seed=self.seed,
+            round=round_,
+            client=client,
+            slot=slot,
+            kept=kept or {},
+            announced=state.announced,
+            population=len(self.partition),
+            corruption=self.algorithm.corruption,
+        )
+
+    def _data_of(self, client: int) -> ClientData:
+        return ClientData(self.data, self.data.train, self.partition.client(client))
 
     def split(self, name: SplitName) -> Split:
         """Return a split of the data by name."""

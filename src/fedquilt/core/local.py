@@ -20,14 +20,17 @@ from torch.func import functional_call
 
 from fedquilt.core.loss import Loss
 from fedquilt.core.params import Tensors
+from fedquilt.core.penalty import Features, Penalty
 from fedquilt.core.transform import At, State, Transform
 
 Call = Callable[[nn.Module, Tensors, Tensors, Tensor], tuple[Tensor, Tensors]]
 """(module, parameters, buffers, input) -> output, and the buffers after it."""
 
-Objective = Callable[[Tensors], tuple[Tensor, Tensors]]
+Objective = Callable[[Tensors], tuple[Tensor, tuple[Tensor, Tensors]]]
+"""Parameters -> what is minimised; and the loss of the data, which leaves out penalties, and the buffers after it."""
+
 Gradient = Callable[[Objective, Tensors], tuple[Tensors, Tensor, Tensors]]
-"""(objective, parameters) -> gradients, the objective's value, and the buffers after it."""
+"""(objective, parameters) -> gradients, the loss of the data, and the buffers after it."""
 
 
 class Batch(NamedTuple):
@@ -46,11 +49,15 @@ class Carried(NamedTuple):
 
 
 class Point(NamedTuple):
-    """The values of a step that do not come from the one before: the round's start, its rates, this step's noise."""
+    """The values of a step that do not come from the one before.
+
+    The round's start, its rates, this step's noise, and what exchanges gave for the round.
+    """
 
     start: Tensors
     rates: Sequence[Tensor]
     normals: Sequence[Tensors] = ()
+    given: dict[str, Tensors] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,26 +71,32 @@ class Mode:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The fixed parts of a step: model, loss, what turns gradients into a step, and how it is executed."""
+    """The fixed parts of a step: model, loss, what turns gradients into a step, how it is executed, and penalties."""
 
     module: nn.Module
     loss: Loss
     local: Transform
     mode: Mode
+    penalties: tuple[tuple[Penalty, Features], ...] = ()
 
 
 def local_step(
     recipe: Recipe, params: Tensors, carried: Carried, batch: Batch, point: Point
 ) -> tuple[Tensors, Carried, Tensor]:
     """Take one step of local training."""
+    given = point.given or {}
 
-    def objective(parameters: Tensors) -> tuple[Tensor, Tensors]:
+    def objective(parameters: Tensors) -> tuple[Tensor, tuple[Tensor, Tensors]]:
         outputs, buffers = recipe.mode.call(recipe.module, parameters, carried.buffers, batch.x)
-        return recipe.loss(outputs, batch.y, batch.weights), buffers
+        loss = recipe.loss(outputs, batch.y, batch.weights)
+        total = loss
+        for penalty, features in recipe.penalties:
+            total = total + penalty.value(features.seen(parameters, given))
+        return total, (loss.detach(), buffers)
 
     gradients, value, buffers = recipe.mode.gradient(objective, params)
     with torch.no_grad():
-        at = At(params, point.start, point.rates, point.normals, recipe.mode.in_place)
+        at = At(params, point.start, point.rates, point.normals, recipe.mode.in_place, given)
         stepped, optimiser = recipe.local.apply(gradients, carried.optimiser, at)
     return stepped, Carried(optimiser, buffers), value
 
@@ -100,18 +113,18 @@ def _call_own(module: nn.Module, params: Tensors, buffers: Tensors, x: Tensor) -
 
 
 def _by_func(objective: Objective, params: Tensors) -> tuple[Tensors, Tensor, Tensors]:
-    gradients, (value, buffers) = torch.func.grad_and_value(objective, has_aux=True)(params)
+    gradients, (_, (value, buffers)) = torch.func.grad_and_value(objective, has_aux=True)(params)
     return gradients, value, buffers
 
 
 def _by_autograd(objective: Objective, params: Tensors) -> tuple[Tensors, Tensor, Tensors]:
-    value, buffers = objective(params)
-    gradients = torch.autograd.grad(value, tuple(params.values()), allow_unused=True)
+    total, (value, buffers) = objective(params)
+    gradients = torch.autograd.grad(total, tuple(params.values()), allow_unused=True)
     named = {
         name: torch.zeros_like(p) if gradient is None else gradient
         for (name, p), gradient in zip(params.items(), gradients, strict=True)
     }
-    return named, value.detach(), buffers
+    return named, value, buffers
 
 
 FUNCTIONAL = Mode(_call_functional, _by_func, in_place=False)

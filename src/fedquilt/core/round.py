@@ -1,4 +1,4 @@
-"""A round is three functions: plan, client_update (in client.py), merge. None knows which engine runs it."""
+"""A round is three functions: plan (in plan.py), client_update (in client.py), merge. None knows which engine runs it."""
 
 from __future__ import annotations
 
@@ -9,50 +9,31 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from fedquilt.core.algorithm import Algorithm, Indices
+from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.exact import LARGEST, LARGEST_WEIGHT, OrderedMean
-from fedquilt.core.params import Layout, ModelState
+from fedquilt.core.exact import LARGEST, OrderedMean
+from fedquilt.core.fit import draw_normals
+from fedquilt.core.params import Layout, ModelState, Tensors
+from fedquilt.core.plan import Plan
 from fedquilt.core.rng import generator
 from fedquilt.core.state import ServerState
+from fedquilt.core.tensors import flat
 from fedquilt.core.transform import At, State
-from fedquilt.errors import OverflowInSumError
 
 _NOTHING = torch.zeros(0)
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """A round before it runs: who takes part, in which slot, and the weight that the whole cohort would have."""
-
-    round: int
-    clients: Indices
-    sizes: Indices
-    weight: float
-
-
 @dataclass(frozen=True)
 class Merged:
-    """What a round did, apart from the model."""
+    """What a round did, apart from the model; `told` is the bytes that clients told besides their updates."""
 
     clients: list[int]
     faults: list[Fault]
     loss: float | None
     steps: int
     examples: int
+    told: int
     kept: dict[int, State] = field(default_factory=dict)
-
-
-def plan(algorithm: Algorithm, state: ServerState, sizes: Indices, seed: int) -> Plan:
-    """Draw the cohort of the round after `state`; `sizes` are the numbers of examples of all clients."""
-    round_ = state.round + 1
-    clients = algorithm.select(sizes, generator(seed, "select", round_))
-    chosen = sizes[clients]
-    weights = (float(algorithm.weigh(int(size))) for size in chosen)
-    usable = [weight for weight in weights if math.isfinite(weight) and weight > 0]
-    if sum(usable) >= LARGEST_WEIGHT:
-        raise OverflowInSumError(f"the weights of a round's clients add up to {sum(usable):g}; the limit is 2^60")
-    return Plan(round_, clients, chosen, math.fsum(usable))
 
 
 def merge(
@@ -61,13 +42,16 @@ def merge(
     """Fold the clients' updates, in whatever order they come, into the next state.
 
     A client that failed or sent something unusable is left out and named; the weights are over the others. If nobody is
-    left the model and the server's optimiser stay as they were.
+    left the model, the server's optimiser and what is announced stay as they were.
     """
-    deltas = algorithm.reduce(layout.size, planned.weight)
+    cohort = planned.cohort(layout.size)
+    deltas = algorithm.reduce(cohort)
+    gathers = {e.name: e.gather(cohort) for e in algorithm.exchanges if e.gather is not None}
     buffers = OrderedMean()
     counters = state.model.counters.clone()
     taken: dict[int, ClientUpdate] = {}
-    faults: list[Fault] = []
+    told = 0
+    faults = [Fault(planned.client_of[slot], slot, why, simulated=True) for slot, why in planned.absent.items()]
     for result in results:
         if isinstance(result, Fault):
             faults.append(result)
@@ -76,17 +60,22 @@ def merge(
         if reason:
             faults.append(Fault(result.client, result.slot, reason))
             continue
-        deltas.add(result.slot, result.delta, result.weight)
+        deltas.add(result)
+        for gather in gathers.values():
+            gather.add(result)
         buffers.add(result.slot, result.buffers, result.weight)
         torch.maximum(counters, result.counters, out=counters)
-        taken[result.slot] = replace(result, delta=_NOTHING, buffers=_NOTHING, counters=_NOTHING)
-    report = _report(taken, faults)
+        told += sum(tensor.nbytes for _, tensor in flat(result.told))
+        taken[result.slot] = replace(result, delta=_NOTHING, buffers=_NOTHING, counters=_NOTHING, told={})
+    report = _report(taken, faults, told)
     delta = deltas.finish()
     if delta is None:
-        return ServerState(planned.round, state.model, state.optimiser), report
+        return ServerState(planned.round, state.model, state.optimiser, state.announced), report
+    gathered = {name: gather.finish() for name, gather in gathers.items()}
     buffer = buffers.finish() if layout.buffer_size else state.model.buffers
-    vector, optimiser = _server_step(algorithm, state, planned.round, delta)
-    return ServerState(planned.round, ModelState(vector, buffer, counters), optimiser), report
+    vector, optimiser = _server_step(algorithm, state, planned, delta, gathered)
+    announced = _retold(algorithm, state.announced, gathered)
+    return ServerState(planned.round, ModelState(vector, buffer, counters), optimiser, announced), report
 
 
 def wrong_shape(update: ClientUpdate, layout: Layout) -> str | None:
@@ -118,20 +107,38 @@ def fault_in(update: ClientUpdate, layout: Layout, start: ModelState) -> str | N
         return "sent an infinite value in its update"
     if max(-low, high) >= LARGEST:
         return f"sent a value of {max(-low, high):.3g} in its update; the limit is {LARGEST:.0f}"
+    for name, told in flat(update.told):
+        if told.is_floating_point() and not bool(torch.isfinite(told).all()):
+            return f"told NaN or an infinite value besides its update ({name})"
     # A constant buffer may well hold an infinity, such as a mask's; one that became so in training may not.
     if bool((~torch.isfinite(update.buffers) & torch.isfinite(start.buffers)).any()):
         return "sent NaN or an infinite value in its buffers"
     return None
 
 
-def _server_step(algorithm: Algorithm, state: ServerState, round_: int, delta: Tensor) -> tuple[Tensor, State]:
-    params = {"model": state.model.vector}
-    rates = [torch.tensor(rate(round_), dtype=torch.float32) for rate in algorithm.server.rates]
-    step, optimiser = algorithm.server.update({"model": -delta}, state.optimiser, At(params, params, rates))
+def _server_step(
+    algorithm: Algorithm, state: ServerState, planned: Plan, delta: Tensor, gathered: dict[str, Tensors]
+) -> tuple[Tensor, State]:
+    server, params = algorithm.server, {"model": state.model.vector}
+    for exchange in algorithm.exchanges:
+        server = server if exchange.steer is None else exchange.steer(server)
+    rates = [torch.tensor(rate(planned.round), dtype=torch.float32) for rate in server.rates]
+    rng = generator(planned.seed, "server noise", planned.round, planned.first_slot) if server.normals else None
+    at = At(params, params, rates, draw_normals(rng, server.normals, params), given=gathered)
+    step, optimiser = server.update({"model": -delta}, state.optimiser, at)
     return state.model.vector + step["model"], optimiser
 
 
-def _report(taken: dict[int, ClientUpdate], faults: list[Fault]) -> Merged:
+def _retold(algorithm: Algorithm, announced: State, gathered: dict[str, Tensors]) -> State:
+    after = dict(announced)
+    for exchange in algorithm.exchanges:
+        if exchange.retell is not None:
+            before: Tensors = announced[exchange.name]  # type: ignore[assignment]
+            after[exchange.name] = dict(exchange.retell(before, gathered[exchange.name]))
+    return after
+
+
+def _report(taken: dict[int, ClientUpdate], faults: list[Fault], told: int) -> Merged:
     updates = [taken[slot] for slot in sorted(taken)]
     heard = [(update.loss, update.examples) for update in updates if math.isfinite(update.loss)]
     examples = sum(count for _, count in heard)
@@ -141,5 +148,6 @@ def _report(taken: dict[int, ClientUpdate], faults: list[Fault]) -> Merged:
         loss=math.fsum(loss * count for loss, count in heard) / examples if examples else None,
         steps=sum(update.steps for update in updates),
         examples=sum(update.examples for update in updates),
+        told=told,
         kept={update.client: update.keep for update in updates if update.keep is not None},
     )

@@ -39,6 +39,17 @@ def nested(tensors: Tensors) -> State:
     return state
 
 
+def apart(state: State) -> Tensors:
+    """Return a nested table's tensors by path, none sharing memory with another, as safetensors wants them."""
+    seen: set[int] = set()
+    tensors = {}
+    for name, tensor in flat(state):
+        place = tensor.untyped_storage().data_ptr()
+        tensors[name] = tensor.clone() if place in seen else tensor.contiguous()
+        seen.add(place)
+    return tensors
+
+
 def to_bytes(state: State) -> bytes:
     """Write a nested table of tensors.
 
@@ -46,7 +57,7 @@ def to_bytes(state: State) -> bytes:
     >>> from_bytes(to_bytes({"0": {"w": torch.ones(2)}}))
     {'0': {'w': tensor([1., 1.])}}
     """
-    return write_tensors({name: tensor.contiguous() for name, tensor in flat(state)})
+    return write_tensors(apart(state))
 
 
 def from_bytes(data: bytes) -> State:

@@ -9,15 +9,15 @@ compiled once. Random values are drawn beforehand and reach it in `at.normals`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
 from torch import Tensor
 
 from fedquilt.core.params import Tensors
-from fedquilt.core.schedule import Schedule
+from fedquilt.core.schedule import Schedule, Stages
 
 State: TypeAlias = "dict[str, Tensor | State]"
 
@@ -26,6 +26,7 @@ State: TypeAlias = "dict[str, Tensor | State]"
 class At:
     """Where a step is taken: the parameters now, those at the round's start, this round's rates, this step's noise.
 
+    `given` is what exchanges provide, by their names: at a client what `begin` returned, at the server what was gathered.
     `in_place` allows the parameters to be overwritten by the step.
     """
 
@@ -34,6 +35,7 @@ class At:
     rates: Sequence[Tensor] = ()
     normals: Sequence[Tensors] = ()
     in_place: bool = False
+    given: Mapping[str, Tensors] = field(default_factory=dict)
 
 
 Update = Callable[[Tensors, State, At], tuple[Tensors, State]]
@@ -48,14 +50,16 @@ class Transform:
     parameters can share memory.
 
     `rates` are the schedules whose values `update` finds in `at.rates`; `normals` is how many draws of standard normal
-    noise, each shaped like the parameters, it finds in `at.normals`.
+    noise, each shaped like the parameters, it finds in `at.normals`. `momentum` is said where there is some: methods that
+    normalise by the number of steps need it.
     """
 
     init: Callable[[Tensors], State]
     update: Update
-    rates: tuple[Schedule, ...] = ()
+    rates: tuple[Schedule | Stages, ...] = ()
     normals: int = 0
     fused: Update | None = None
+    momentum: float = 0.0
 
     def apply(self, direction: Tensors, state: State, at: At) -> tuple[Tensors, State]:
         """Take the step: return the parameters after it."""
@@ -91,6 +95,7 @@ def chain(*transforms: Transform) -> Transform:
         rates=tuple(rate for transform in transforms for rate in transform.rates),
         normals=sum(transform.normals for transform in transforms),
         fused=partial(_chain_apply, transforms) if transforms else None,
+        momentum=max((transform.momentum for transform in transforms), default=0.0),
     )
 
 
@@ -126,3 +131,16 @@ def _walk(
         if kept:
             after[str(place)] = kept
     return direction, after
+
+
+def effective_steps(steps: int, momentum: float = 0.0) -> float:
+    """Return how many plain steps local training amounts to: ‖a‖₁ of Wang 2020 (FedNova).
+
+    With momentum ρ a gradient acts in every later step too: ‖a‖₁ = (τ − ρ(1 − ρ^τ) / (1 − ρ)) / (1 − ρ).
+
+    >>> effective_steps(5), effective_steps(2, momentum=0.5)  # 1 + 0.5 from the first gradient, 1 from the second
+    (5.0, 2.5)
+    """
+    if not momentum:
+        return float(steps)
+    return (steps - momentum * (1 - momentum**steps) / (1 - momentum)) / (1 - momentum)

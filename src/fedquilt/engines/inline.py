@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.engine import Engine, Session
-from fedquilt.core.evaluation import Evaluation, chunks, combine, evaluation_failed
+from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
-from fedquilt.core.round import Plan
-from fedquilt.core.state import ClientStore
+from fedquilt.core.plan import Plan
+from fedquilt.core.state import ClientStore, ServerState
 from fedquilt.errors import told
 from fedquilt.registry import engines
 
@@ -45,15 +45,23 @@ class InlineSession:
 
     federation: Federation
 
-    def run(self, planned: Plan, model: ModelState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
+    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
         """Run the plan's clients in the order of their slots."""
-        for slot, client in enumerate(planned.clients.tolist()):
-            yield self.federation.run_client(model, planned.round, client, slot, store.get(client))
+        for slot in planned.slots:
+            client = planned.client_of[slot]
+            yield self.federation.run_client(state, planned.round, client, slot, store.get(client))
 
     def evaluate(self, model: ModelState, split: SplitName) -> Evaluation:
         """Evaluate chunk by chunk."""
         rows = chunks(len(self.federation.split(split)))
         try:
             return combine([self.federation.evaluate(model, split, part) for part in rows])
+        except Exception as error:
+            raise evaluation_failed(told(error)) from error
+
+    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> list[Counted]:
+        """Evaluate client by client."""
+        try:
+            return [self.federation.evaluate_own(state, state.round, client, store.get(client)) for client in clients]
         except Exception as error:
             raise evaluation_failed(told(error)) from error

@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -27,9 +27,10 @@ from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine, evalu
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
-from fedquilt.core.round import Plan
-from fedquilt.core.state import ClientStore
+from fedquilt.core.plan import Plan
+from fedquilt.core.state import ClientStore, ServerState
 from fedquilt.core.tensors import from_bytes, to_bytes
+from fedquilt.core.transform import State
 from fedquilt.engines.shared import shared_model, write
 from fedquilt.engines.worker import Desk, work
 from fedquilt.errors import WorkerError
@@ -83,6 +84,7 @@ class _Worker:
     desk: Desk
     place: int = 0
     task: _Task | None = None
+    told: bool = False
 
 
 @dataclass(eq=False)
@@ -90,6 +92,10 @@ class _Task:
     message: dict[str, Any]
     kept: bytes | None = None
     deaths: int = 0
+
+
+def _task(message: dict[str, Any], kept: State | None) -> _Task:
+    return _Task(message | {"kept": kept is not None}, None if kept is None else to_bytes(kept))
 
 
 @dataclass(eq=False)
@@ -101,6 +107,7 @@ class ProcessSession:
     start: Start
     _model: ModelState = field(init=False)
     _workers: list[_Worker] = field(init=False, default_factory=list)
+    _announced: bytes = field(init=False, default=b"")
 
     def __post_init__(self) -> None:
         """Start the workers."""
@@ -110,21 +117,20 @@ class ProcessSession:
         for worker in self._workers:
             self._greet(worker)
 
-    def run(self, planned: Plan, model: ModelState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
+    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
         """Run the plan's clients, the largest first."""
-        write(self._model, model)
-        slots = sorted(range(len(planned.clients)), key=lambda slot: (-int(planned.sizes[slot]), slot))
+        self._broadcast(state)
         tasks = []
-        for slot in slots:
-            client = int(planned.clients[slot])
-            kept = store.get(client)
-            message = {"do": "train", "round": planned.round, "client": client, "slot": slot, "kept": kept is not None}
-            tasks.append(_Task(message, None if kept is None else to_bytes(kept)))
-        for task, answer, place, keep in self._share_out(tasks):
+        for slot in sorted(planned.slots, key=lambda slot: (-planned.size_of(slot), slot)):
+            client = planned.client_of[slot]
+            message = {"do": "train", "round": planned.round, "client": client, "slot": slot}
+            tasks.append(_task(message, store.get(client)))
+        for task, answer, place, more in self._share_out(tasks):
             client, slot = task.message["client"], task.message["slot"]
             if "fault" in answer:
                 yield Fault(client, slot, answer["fault"])
                 continue
+            besides: State = {} if more is None else from_bytes(more)
             yield ClientUpdate(
                 client=client,
                 slot=slot,
@@ -135,20 +141,42 @@ class ProcessSession:
                 loss=answer["loss"],
                 steps=answer["steps"],
                 examples=answer["examples"],
-                keep=None if keep is None else from_bytes(keep),
+                keep=besides.get("keep"),  # type: ignore[arg-type]
+                told=besides.get("told", {}),  # type: ignore[arg-type]
             )
+
+    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> list[Counted]:
+        """Evaluate clients on all workers."""
+        self._broadcast(state)
+        tasks = [_task({"do": "own", "round": state.round, "client": client}, store.get(client)) for client in clients]
+        done = self._counted(tasks, "client")
+        return [done[client] for client in clients]
 
     def evaluate(self, model: ModelState, split: SplitName) -> Evaluation:
         """Evaluate the chunks of a split on all workers."""
         write(self._model, model)
         rows = chunks(len(self.federation.split(split)))
         tasks = [_Task({"do": "evaluate", "split": split, "first": first, "last": last}) for first, last in rows]
+        done = self._counted(tasks, "first")
+        return combine(done[first] for first, _ in rows)
+
+    def _counted(self, tasks: list[_Task], key: str) -> dict[int, Counted]:
         done = {}
         for task, answer, _, _ in self._share_out(tasks):
             if isinstance(answer, dict):
                 raise evaluation_failed(answer["error"])
-            done[task.message["first"]] = Counted(*answer)
-        return combine(done[first] for first, _ in rows)
+            done[task.message[key]] = Counted(*answer)
+        return done
+
+    def _broadcast(self, state: ServerState) -> None:
+        """Make a server's model and announcements known; workers are told of the latter with their next task."""
+        write(self._model, state.model)
+        if state.announced:
+            announced = to_bytes(state.announced)
+            if announced != self._announced:
+                self._announced = announced
+                for worker in self._workers:
+                    worker.told = False
 
     def close(self) -> None:
         """End the workers."""
@@ -201,14 +229,14 @@ class ProcessSession:
                     continue
                 try:
                     answer = json.loads(worker.pipe.recv_bytes())
-                    keep = worker.pipe.recv_bytes() if isinstance(answer, dict) and answer.get("kept") else None
+                    more = worker.pipe.recv_bytes() if isinstance(answer, dict) and answer.get("more") else None
                 except (EOFError, OSError):
                     self._replace(place, queue)
                     continue
                 done, values = worker.task, worker.desk.results[worker.place]
                 # The next task goes out before this result is used: it is written to the worker's other place.
                 self._give(worker, queue)
-                yield done, answer, values, keep
+                yield done, answer, values, more
 
     def _give(self, worker: _Worker, queue: deque[_Task]) -> None:
         worker.task = queue.popleft() if queue else None
@@ -216,7 +244,12 @@ class ProcessSession:
             return
         worker.place = 1 - worker.place
         try:
-            worker.pipe.send_bytes(json.dumps(worker.task.message | {"place": worker.place}).encode())
+            tell = bool(self._announced) and not worker.told
+            message = worker.task.message | {"place": worker.place, "announced": tell}
+            worker.pipe.send_bytes(json.dumps(message).encode())
+            if tell:
+                worker.pipe.send_bytes(self._announced)
+                worker.told = True
             if worker.task.kept is not None:
                 worker.pipe.send_bytes(worker.task.kept)
         except OSError:
@@ -243,7 +276,7 @@ class ProcessSession:
         self._give(self._workers[place], queue)
 
     def _epitaph(self, task: _Task, exitcode: int | None) -> str:
-        what = f"client {task.message['client']}" if task.message["do"] == "train" else "evaluation"
+        what = f"client {task.message['client']}" if "client" in task.message else "evaluation"
         text = f"{DEATHS_ALLOWED} worker processes died on {what} (exit code {exitcode})"
         if exitcode == -9:
             text += "; the system may be out of memory: try fewer workers (engine.workers)"

@@ -7,16 +7,20 @@ import multiprocessing
 import os
 import signal
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 from fedquilt.core.client import ClientUpdate, Fault
+from fedquilt.core.evaluation import Counted
 from fedquilt.core.federation import Federation
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
 from fedquilt.core.round import wrong_shape
+from fedquilt.core.state import ServerState
 from fedquilt.core.tensors import from_bytes, to_bytes
+from fedquilt.core.transform import State
 from fedquilt.engines.allocator import keep_freed_memory
 from fedquilt.engines.shared import write
 from fedquilt.errors import told
@@ -42,22 +46,29 @@ def work(federation: Federation, desk: Desk, pipe: Connection, greet: bool) -> N
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     if greet:
         pipe.send_bytes(b"ready")
+    state = ServerState(0, desk.model, {}, federation.announced)
     with pinned():
         while True:
             try:
                 task = json.loads(pipe.recv_bytes())
-                kept = pipe.recv_bytes() if task.get("kept") else None
+                if task.get("announced"):
+                    state = replace(state, announced=from_bytes(pipe.recv_bytes()))
+                kept = from_bytes(pipe.recv_bytes()) if task.get("kept") else None
             except EOFError:
                 return
-            if task["do"] == "train":
-                _train(federation, desk, pipe, task, kept)
-            else:
-                _evaluate(federation, desk, pipe, task)
+            match task["do"]:
+                case "train":
+                    _train(federation, desk, pipe, task, state, kept)
+                case "own":
+                    _answer(pipe, federation.evaluate_own, state, task["round"], task["client"], kept)
+                case _:
+                    _answer(pipe, federation.evaluate, desk.model, task["split"], (task["first"], task["last"]))
 
 
-def _train(federation: Federation, desk: Desk, pipe: Connection, task: dict[str, Any], kept: bytes | None) -> None:
-    state = None if kept is None else from_bytes(kept)
-    result = federation.run_client(desk.model, task["round"], task["client"], task["slot"], state)
+def _train(
+    federation: Federation, desk: Desk, pipe: Connection, task: dict[str, Any], state: ServerState, kept: State | None
+) -> None:
+    result = federation.run_client(state, task["round"], task["client"], task["slot"], kept)
     wrong = wrong_shape(result, federation.layout) if isinstance(result, ClientUpdate) else None
     if wrong is not None:  # It would not fit into the place that results are written to.
         result = Fault(result.client, result.slot, wrong)
@@ -66,14 +77,16 @@ def _train(federation: Federation, desk: Desk, pipe: Connection, task: dict[str,
         return
     write(desk.results[task["place"]], ModelState(result.delta, result.buffers, result.counters))
     answer = {"weight": result.weight, "loss": result.loss, "steps": result.steps, "examples": result.examples}
-    pipe.send_bytes(json.dumps(answer | {"kept": result.keep is not None}).encode())
-    if result.keep is not None:
-        pipe.send_bytes(to_bytes(result.keep))
+    more: State = {"keep": result.keep} if result.keep else {}
+    more |= {"told": result.told} if result.told else {}
+    pipe.send_bytes(json.dumps(answer | {"more": bool(more)}).encode())
+    if more:
+        pipe.send_bytes(to_bytes(more))
 
 
-def _evaluate(federation: Federation, desk: Desk, pipe: Connection, task: dict[str, Any]) -> None:
+def _answer(pipe: Connection, evaluate: Callable[..., Counted], *about: object) -> None:
     try:
-        answer: object = federation.evaluate(desk.model, task["split"], (task["first"], task["last"]))
+        answer: object = evaluate(*about)
     except Exception as error:
         answer = {"error": told(error)}
     pipe.send_bytes(json.dumps(answer).encode())

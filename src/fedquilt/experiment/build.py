@@ -8,7 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
-from fedquilt.core.algorithm import Algorithm
+from fedquilt.arguments import takes
+from fedquilt.core.algorithm import Algorithm, check_consistent
 from fedquilt.core.engine import Engine
 from fedquilt.core.federation import Federation
 from fedquilt.core.rng import torch_seeded
@@ -37,14 +38,20 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
     data = _made(spec, "data", Data)
     partition = _made(spec, "partition", Partition, labels=data.train.y.numpy())
     with torch_seeded(spec.options.seed, "initialise"):
-        module = _made(spec, "model", nn.Module)
+        module = _made(spec, "model", nn.Module, **_wanted(spec, "model", data=data))
     algorithm = _made(spec, "method", Algorithm)
     for name in spec.parts:
         if name.startswith(WRAP):
             algorithm = _made(spec, name, Algorithm, algorithm=algorithm)
     engine = _made(spec, "engine", _Engine)
+    with _naming(spec, "method"):
+        check_consistent(algorithm)
     with _naming(spec, "model"):
         return Federation.of(module, data, partition, algorithm, spec.options.seed), engine
+
+
+def _wanted(spec: Spec, table: str, **offered: object) -> dict[str, object]:
+    return {name: value for name, value in offered.items() if takes(spec.parts[table].function, name)}
 
 
 def _made(spec: Spec, table: str, kind: type[Any], **given: object) -> Any:
@@ -60,10 +67,10 @@ def _made(spec: Spec, table: str, kind: type[Any], **given: object) -> Any:
 
 @contextmanager
 def _naming(spec: Spec, table: str) -> Iterator[None]:
-    where = f"{spec.source}: [{table}]"
     try:
         yield
     except FedquiltError as error:
-        raise SpecError(f"{where} {error}") from error
+        named = [name for name, part in spec.parts.items() if error.part is not None and part.name == error.part]
+        raise SpecError(f"{spec.source}: [{named[0] if named else table}] {error}") from error
     except Exception as error:
-        raise SpecError(f"{where} {spec.parts[table].name} failed: {told(error)}") from error
+        raise SpecError(f"{spec.source}: [{table}] {spec.parts[table].name} failed: {told(error)}") from error

@@ -10,30 +10,32 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
 import torch
 
 from fedquilt.core.params import ModelState, Tensors
-from fedquilt.core.state import ClientStore, ServerState
-from fedquilt.core.tensors import flat, nested
+from fedquilt.core.state import ClientStore, Group, RunState, ServerState
+from fedquilt.core.tensors import apart, nested
 from fedquilt.core.transform import State
 from fedquilt.errors import RunError
 
 
-def save(path: Path, state: ServerState, store: ClientStore, about: dict[str, str]) -> None:
+def save(path: Path, run: RunState, about: dict[str, str]) -> None:
     """Write a checkpoint; `about` is kept with it."""
-    model: State = {"vector": state.model.vector, "buffers": state.model.buffers, "counters": state.model.counters}
-    clients: State = {str(client): kept for client, kept in store.items()}
-    everything: State = {"model": model, "server": state.optimiser, "clients": clients}
-    tensors = {name: tensor.contiguous() for name, tensor in flat(everything)}
-    metadata = about | {"round": str(state.round)}
+    everything: State = {
+        "groups": {str(number): _group_table(group) for number, group in enumerate(run.groups)},
+        "clients": {str(client): kept for client, kept in run.store.items()},
+    }
+    tensors = apart(everything)
+    metadata = about | {"round": str(run.round)}
     metadata["digest"] = _digest(tensors, metadata)
     write_whole(path, safetensors.torch.save(tensors, metadata=metadata))
 
 
-def load(path: Path) -> tuple[ServerState, ClientStore, dict[str, str]]:
+def load(path: Path) -> tuple[RunState, dict[str, str]]:
     """Read a checkpoint, or raise a RunError that says how it is damaged."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
@@ -44,11 +46,28 @@ def load(path: Path) -> tuple[ServerState, ClientStore, dict[str, str]]:
     claimed = metadata.pop("digest", "")
     if claimed != _digest(tensors, metadata):
         raise RunError(f"{path}: is damaged: its content does not match its digest")
-    everything = nested(tensors)
-    model = everything["model"]
-    clients = {int(client): kept for client, kept in everything.get("clients", {}).items()}  # type: ignore[union-attr]
-    state = ServerState(int(metadata.pop("round")), ModelState(**model), everything.get("server", {}))  # type: ignore
-    return state, ClientStore(clients), metadata  # type: ignore[arg-type]
+    everything, round_ = nested(tensors), int(metadata.pop("round"))
+    tables: Any = everything.get("groups", {})
+    if not tables:
+        raise RunError(f"{path}: was written by an earlier version of fedquilt and cannot be read by this one")
+    groups = tuple(_group(tables[number], round_) for number in sorted(tables, key=int))
+    clients: Any = {int(client): kept for client, kept in everything.get("clients", {}).items()}  # type: ignore[union-attr]
+    return RunState(groups, ClientStore(clients)), metadata
+
+
+def _group_table(group: Group) -> State:
+    model = group.state.model
+    table: State = {
+        "model": {"vector": model.vector, "buffers": model.buffers, "counters": model.counters},
+        "server": group.state.optimiser,
+        "announced": group.state.announced,
+    }
+    return table if group.clients is None else table | {"clients": torch.from_numpy(group.clients)}
+
+
+def _group(table: Any, round_: int) -> Group:
+    state = ServerState(round_, ModelState(**table["model"]), table.get("server", {}), table.get("announced", {}))
+    return Group(state, table["clients"].numpy() if "clients" in table else None)
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -4,11 +4,13 @@ spec.toml            the spec with every default filled in
 environment.json     what it was run with
 metrics.jsonl        one line a round
 checkpoints/         the two newest states
+error.txt            why the run could not go on, if it could not
 *.png                plots, once the run has ended
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedquilt.core.state import ClientStore, ServerState
+from fedquilt.core.state import RunState
 from fedquilt.errors import RunError
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
@@ -77,6 +79,20 @@ class RunFolder:
             if folder.exists() and not any(folder.iterdir()):
                 folder.rmdir()
 
+    def fail(self, why: str) -> None:
+        """Note why a run could not go on."""
+        with contextlib.suppress(OSError):
+            write_whole(self.path / "error.txt", (why + "\n").encode())
+
+    def forgive(self) -> None:
+        """Forget why a run could not go on: it is tried again."""
+        (self.path / "error.txt").unlink(missing_ok=True)
+
+    def error(self) -> str | None:
+        """Return why the run could not go on, if so."""
+        path = self.path / "error.txt"
+        return path.read_text(encoding="utf-8", errors="replace").strip() if path.exists() else None
+
     def history(self) -> History:
         """Read the records of the rounds so far; a line that a crash left unfinished ends the reading."""
         records: list[dict[str, Any]] = []
@@ -91,23 +107,23 @@ class RunFolder:
                 records.append(record)
         return History(records)
 
-    def save(self, state: ServerState, store: ClientStore, about: dict[str, str]) -> None:
+    def save(self, run: RunState, about: dict[str, str]) -> None:
         """Write a checkpoint and drop those that are no longer needed."""
-        checkpoint.save(self.path / "checkpoints" / f"round-{state.round:08d}.safetensors", state, store, about)
+        checkpoint.save(self.path / "checkpoints" / f"round-{run.round:08d}.safetensors", run, about)
         for old in self.checkpoints[KEPT:]:
             old.unlink()
 
-    def latest(self) -> tuple[ServerState, ClientStore, dict[str, str]] | None:
+    def latest(self) -> tuple[RunState, dict[str, str]] | None:
         """Read the newest checkpoint that is whole and whose rounds are all in the metrics."""
         recorded, found = len(self.history()), self.checkpoints
         for path in found:
             try:
-                state, store, about = checkpoint.load(path)
+                run, about = checkpoint.load(path)
             except RunError as error:
                 warnings.warn(f"{error}; it is not used", RuntimeWarning, stacklevel=2)
                 continue
-            if state.round <= recorded:
-                return state, store, about
+            if run.round <= recorded:
+                return run, about
             warnings.warn(
                 f"{path}: is ahead of {self.metrics.name}, which has {recorded} whole rounds; it is not used",
                 RuntimeWarning,

@@ -32,8 +32,15 @@ def draw_curves(path: Path, histories: Mapping[str, History], target: float | No
     """Save test accuracy and test loss over rounds, one line a run."""
     figure, (left, right) = _figure(2, (9.0, 3.6))
     for name, history in histories.items():
-        left.plot(history.rounds, [100 * value for value in history.accuracy], label=name, linewidth=1.6)
-        right.plot(history.rounds, history.loss, label=name, linewidth=1.6)
+        marker = "o" if len(history.rounds) == 1 else ""
+        (line,) = left.plot(
+            history.rounds, [100 * v for v in history.accuracy], label=name, linewidth=1.6, marker=marker
+        )
+        right.plot(history.rounds, history.loss, label=name, linewidth=1.6, marker=marker)
+        own = [(record["round"], 100 * record["own_accuracy"]) for record in history if record.get("own_accuracy")]
+        if own:
+            color, label = line.get_color(), f"{name}, on clients' own data"
+            left.plot(*zip(*own, strict=True), label=label, linewidth=1.2, linestyle=":", color=color, marker=marker)
     if target is not None:
         left.axhline(100 * target, color="0.6", linewidth=0.8, linestyle="--", label=f"target {100 * target:.1f}%")
     left.set(xlabel="round", ylabel="test accuracy (%)")
@@ -43,8 +50,10 @@ def draw_curves(path: Path, histories: Mapping[str, History], target: float | No
         right.set_yscale("log")
     for axes in (left, right):
         _plain(axes)
-    if len(histories) > 1:
-        left.legend(frameon=False, fontsize=8.5, loc="lower right")
+        _whole_ticks(axes)
+    lines = left.get_legend_handles_labels()
+    if len(lines[0]) > 1:
+        figure.legend(*lines, frameon=False, fontsize=8.5, loc="outside lower center", ncols=min(len(lines[0]), 3))
     _save(figure, path)
 
 
@@ -99,6 +108,12 @@ def _figure(count: int, size: tuple[float, float], rows: bool = False) -> tuple[
     if rows:
         return figure, list(figure.subplots(count, 1, height_ratios=[3, 1]))
     return figure, list(figure.subplots(1, count))
+
+
+def _whole_ticks(axes: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _plain(axes: Axes, grid: bool = True) -> None:

@@ -19,6 +19,7 @@ HEADER = (
     "last accuracy",
     "mean of last 10",
     "best accuracy",
+    "own data",
     "rounds to target",
     "MB sent",
 )
@@ -68,12 +69,13 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
         rows.append(
             (
                 name,
-                spec.get("method", {}).get("name", "own"),
+                " + ".join(table.get("name", "own") for table in [spec.get("method", {}), *spec.get("wrap", [])]),
                 _partition(spec.get("partition", {})),
                 str(about["round"]),
                 _percent(about["accuracy"]),
                 _percent(_mean(history.accuracy[-10:])),
                 _percent(about["best"]["accuracy"] if about["best"] else None),
+                _percent(about["own_accuracy"]),
                 "not reached" if crossed is None else f"{crossed:.1f}",
                 f"{(about['bytes_down'] + about['bytes_up']) / 1e6:.1f}",
             )

@@ -42,8 +42,8 @@ REGISTRIES: dict[str, Registry] = {
 WRAP = "wrap"
 """The table of wrappers, an array: `[[wrap]]`. The n-th is the part `wrap n`."""
 
-GIVEN = {"partition": frozenset({"labels"}), WRAP: frozenset({"algorithm"})}
-"""Parameters that are filled in: by the data set, and by the method that is wrapped."""
+GIVEN = {"partition": frozenset({"labels"}), "model": frozenset({"data"}), WRAP: frozenset({"algorithm"})}
+"""Parameters that are filled in: by the data set, which a model may ask for, and by the method that is wrapped."""
 
 FREE = ("sweep", "published")
 
@@ -55,6 +55,7 @@ class Options:
     - `rounds`: rounds to run; `seed`: of everything but the population, which has its own.
     - `eval_every`: rounds between evaluations; the last round is always evaluated.
     - `train_loss`: also measure the loss on the whole training set.
+    - `diagnose`: also measure why clients disagree: conflicts, divergence, the terms of the excess-risk bound.
     - `stop_at`: stop once test accuracy reaches this.
     - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
     - `import_from`: a folder to import the user's own functions from.
@@ -64,6 +65,7 @@ class Options:
     seed: Seed = 0
     eval_every: Count = 1
     train_loss: bool = False
+    diagnose: bool = False
     stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
     checkpoint_seconds: NonNegative = 10.0
     import_from: str | None = None
@@ -156,11 +158,20 @@ def assign(tables: Table, assignment: str) -> None:
 
 
 def put(tables: Table, key: str, value: object) -> None:
-    """Set a key such as `method.lr` of a spec."""
+    """Set a key such as `method.lr`, `method.lr.initial` or `wrap.1.mu` of a spec."""
     table, _, name = key.partition(".")
     inner = tables.setdefault(table, {})
+    if table == WRAP:
+        number, _, name = name.partition(".")
+        if not (isinstance(inner, list) and number.isdigit() and 1 <= int(number) <= len(inner) and name):
+            count = len(inner) if isinstance(inner, list) else 0
+            raise SpecError(f"--set {key}: write wrap.NUMBER.key; the spec has {count} [[{WRAP}]] tables, from 1")
+        inner = inner[int(number) - 1]
     if not isinstance(inner, dict):
         raise SpecError(f"--set {key}: [{table}] is not a table")
+    outer, dot, part = name.partition(".")
+    if dot and isinstance(inner.get(outer), dict):  # a value that changes over rounds: method.lr.initial
+        inner, name = inner[outer], part
     inner[name] = value
 
 
@@ -218,6 +229,12 @@ def _part(table_name: str, table: Table, known: Registry, source: str, home: Pat
         function = known[name]
     elif ":" in name:
         function = imported(name, home, f"{where} name")
+    elif known is registry.methods and name in registry.wrappers:
+        raise SpecError(
+            f"{where} name: '{name}' changes a method: write it as [[{WRAP}]], below [method] name = \"fed_avg\""
+        )
+    elif known is registry.wrappers and name in registry.methods:
+        raise SpecError(f"{where} name: '{name}' is a method: write it in [method]; [[{WRAP}]] is for what changes one")
     else:
         own = 'or the import path of your own, "module:function"'
         raise SpecError(f"{where} name: no {known.kind} is called '{name}'; {nearest(name, known)}; {own}")

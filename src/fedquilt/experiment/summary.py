@@ -38,28 +38,49 @@ def summary(path: str | Path) -> dict[str, Any]:
     latest = folder.latest()
     best = history.best
     last = history.accuracy[-1] if history.accuracy else None
-    complete = len(history) >= options.get("rounds", float("inf"))
+    rounds = options.get("rounds")
+    if latest is not None and "last_round" in latest[1]:  # a method that ends by itself, such as one_shot
+        rounds = min(rounds or math.inf, int(latest[1]["last_round"]))
+    complete = len(history) >= (rounds or math.inf)
     reached = last is not None and last >= options.get("stop_at", float("inf"))
     saved = 0 if latest is None else latest[0].round
     state = "running" if folder.running() else "finished" if complete or reached else "interrupted"
     if state == "finished" and saved < len(history):
         state = "interrupted"
+    if state == "interrupted" and folder.error() is not None:
+        state = "failed"
     return {
         "run": str(folder.path),
         "state": state,
         "round": len(history),
-        "rounds": options.get("rounds"),
+        "rounds": rounds,
         "saved_round": saved,
         "accuracy": last,
         "loss": history.loss[-1] if history.loss else None,
         "best": None if best is None else {"round": best[0], "accuracy": best[1]},
-        "digest": None if latest is None else latest[2].get("model"),
+        "digest": None if latest is None else latest[1].get("model"),
+        "error": folder.error() if state == "failed" else None,
+        "own_accuracy": _newest(history.records, "own_accuracy"),
+        "own_accuracy_worst_tenth": _newest(history.records, "own_accuracy_worst_tenth"),
+        "groups": _newest(history.records, "groups"),
+        "absent": sum(len(record.get("absent", ())) for record in history),
+        "simulated_seconds": _total(history.records, "simulated_seconds"),
         "left_out": _left_out(history.records),
         "seconds": round(sum(record["seconds"] for record in history), 1),
         "bytes_down": sum(record["bytes_down"] for record in history),
         "bytes_up": sum(record["bytes_up"] for record in history),
         "spec": spec,
     }
+
+
+def _newest(records: list[dict[str, Any]], key: str) -> Any:
+    """Return a value of the last round that has it."""
+    return next((record[key] for record in reversed(records) if record.get(key) is not None), None)
+
+
+def _total(records: list[dict[str, Any]], key: str) -> float | None:
+    known = [record[key] for record in records if key in record]
+    return round(sum(known), 3) if known else None
 
 
 def _left_out(records: list[dict[str, Any]]) -> dict[str, Any]:

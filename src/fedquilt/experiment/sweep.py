@@ -12,6 +12,7 @@ Every point of the grid has a run folder of its own; points that are finished ar
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -142,7 +143,9 @@ def _values(spec: Spec) -> Iterator[dict[str, Any]]:
 
 def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
     for values in _values(spec):
-        tables = {name: dict(table) for name, table in spec.resolved().items() if name not in ("sweep", "published")}
+        tables = copy.deepcopy(spec.resolved())
+        for name in ("sweep", "published"):
+            tables.pop(name, None)
         for key, value in values.items():
             put(tables, key, value)
         name = ",".join(f"{key.partition('.')[2]}={value}" for key, value in values.items())

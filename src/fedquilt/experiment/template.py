@@ -3,7 +3,7 @@
 TEMPLATE = """\
 # A fedquilt spec. Run it with:   fedquilt run {name}
 # Change a value for one run:     fedquilt run {name} --set method.lr=0.05
-# What there is to choose from:   fedquilt list methods   (models, datasets, partitions, engines)
+# What there is to choose from:   fedquilt list methods   (wrappers, models, datasets, …)
 
 [run]
 rounds = 50               # rounds of training
@@ -34,6 +34,11 @@ fraction = 0.2            # C: share of the clients in a round
 epochs = 1                # E: passes over a client's data
 batch = 10                # B: examples a step; inf takes all at once
 server_momentum = 0.9
+# lr = {{ initial = 0.1, factor = 0.99 }}   # a value that changes over rounds
+
+# [[wrap]]                # changes the method; as many as you like, the first is applied first
+# name = "fed_prox"
+# mu = 0.01
 
 [engine]
 name = "processes"        # or "inline", for debugging; the result is the same

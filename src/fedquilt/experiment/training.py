@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,11 +21,11 @@ from torch import nn
 from fedquilt.arguments import ArgumentError, Problem, check
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.describe import describe
-from fedquilt.core.driver import Record, rounds
+from fedquilt.core.driver import Measures, Record, rounds
 from fedquilt.core.engine import Engine
 from fedquilt.core.federation import Federation
 from fedquilt.core.params import ModelState
-from fedquilt.core.state import ClientStore, ServerState, initial_state
+from fedquilt.core.state import RunState
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
 from fedquilt.errors import FedquiltError, RunError
@@ -32,6 +33,7 @@ from fedquilt.experiment.environment import environment
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
 from fedquilt.experiment.spec import Options
 from fedquilt.metrics.curves import History
+from fedquilt.metrics.diagnosis import diagnose as measure
 from fedquilt.partition.partition import Partition
 
 
@@ -48,15 +50,26 @@ class Watcher(Protocol):
         """A round has ended."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
-    """A trained model and how it came about."""
+    """A trained model and how it came about.
+
+    A method that ends with several models, one for each group of clients, has them in `models`; `model` and `state` are
+    then those of the first group. `run` is everything that the run carried: groups, server states, what clients keep.
+    """
 
     history: History
     model: nn.Module
     state: ModelState
     digest: str
-    interrupted: bool = False
+    interrupted: bool
+    models: tuple[nn.Module, ...]
+    run: RunState
+
+    def __repr__(self) -> str:
+        """Say how it went, not all that is in it."""
+        accuracy = f", accuracy {self.history.accuracy[-1]:.4f}" if self.history.accuracy else ""
+        return f"Result({len(self.history)} rounds{accuracy}, digest {self.digest[:12]}…)"
 
 
 def train(
@@ -69,6 +82,7 @@ def train(
     engine: Engine | None = None,
     eval_every: int = 1,
     train_loss: bool = False,
+    diagnose: bool = False,
     stop_at: float | None = None,
     checkpoint_seconds: float = 10.0,
     out: str | Path | None = None,
@@ -95,6 +109,7 @@ def train(
         "seed": seed,
         "eval_every": eval_every,
         "train_loss": train_loss,
+        "diagnose": diagnose,
         "stop_at": stop_at,
         "checkpoint_seconds": checkpoint_seconds,
     }
@@ -143,13 +158,15 @@ def execute(
 
     On Ctrl-C the rounds that are complete are saved and the result says `interrupted`.
     """
-    state, store = initial_state(federation.algorithm, federation.initial), ClientStore()
+    run, last = federation.start(), _last(federation, options)
+    _warn_of_too_few_rounds(federation, last)
     keeper = None
     if folder is not None:
-        about = {"federation": fingerprint(federation)}
-        state, store = _restored(folder, about, state, store)
-        keeper = _Keeper(folder, state.round, about, federation.layout.digest, options.checkpoint_seconds)
-    history = History(list(folder.history().records[: state.round]) if folder is not None else [])
+        about = {"federation": fingerprint(federation)} | _end(federation)
+        run = _restored(folder, about, run)
+        folder.forgive()
+        keeper = _Keeper(folder, run.round, about, partial(digest, federation), options.checkpoint_seconds)
+    history = History(list(folder.history().records[: run.round]) if folder is not None else [])
     done = interrupted = False
     with ExitStack() as stack:
         if keeper is not None:
@@ -158,19 +175,18 @@ def execute(
             # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
             session = stack.enter_context(engine.open(federation))
             if watcher is not None:
-                watcher.begin(history, options.rounds)
+                watcher.begin(history, last)
             if _reached(history, options):
-                return _result(federation, history, state, interrupted=False)
+                return _result(federation, history, run, interrupted=False)
             heard = None if watcher is None else watcher.heard
-            steps = rounds(
-                federation, session, state, store, options.rounds, options.eval_every, options.train_loss, heard
-            )
-            for state, store, record in steps:
+            measures = Measures(options.eval_every, options.train_loss, measure if options.diagnose else None)
+            for after, record in rounds(federation, session, run, last, measures, heard):
+                run = after
                 history.records.append(record)
                 _warn_once(history)
-                done = state.round == options.rounds or _reached(history, options)
+                done = run.round == last or _reached(history, options)
                 if keeper is not None:
-                    keeper.keep(state, store, record, now=done)
+                    keeper.keep(run, record, now=done)
                 if watcher is not None:
                     watcher.round(record)
                 if done:
@@ -181,11 +197,11 @@ def execute(
             interrupted = not done
             if keeper is not None:
                 keeper.catch_up()
-        except FedquiltError:
+        except FedquiltError as error:
             if keeper is not None:
-                keeper.catch_up()
+                keeper.fail(str(error))
             raise
-    return _result(federation, history, state, interrupted)
+    return _result(federation, history, run, interrupted)
 
 
 @contextmanager
@@ -234,15 +250,33 @@ def _reached(history: History, options: Options) -> bool:
     return options.stop_at is not None and accuracy is not None and accuracy >= options.stop_at
 
 
-def _restored(
-    folder: RunFolder, about: dict[str, str], state: ServerState, store: ClientStore
-) -> tuple[ServerState, ClientStore]:
+def _last(federation: Federation, options: Options) -> int:
+    ends = federation.algorithm.last_round
+    return options.rounds if ends is None else min(options.rounds, ends)
+
+
+def _end(federation: Federation) -> dict[str, str]:
+    """Say where a method ends by itself, for those who read the folder alone."""
+    ends = federation.algorithm.last_round
+    return {} if ends is None else {"last_round": str(ends)}
+
+
+def _warn_of_too_few_rounds(federation: Federation, last: int) -> None:
+    needed = getattr(federation.algorithm.course, "needs_rounds", 0)
+    if last < needed:
+        warnings.warn(
+            f"the run has {last} rounds, but its method changes course only in round {needed}: until then it is plain",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _restored(folder: RunFolder, about: dict[str, str], run: RunState) -> RunState:
     latest = folder.latest()
     if latest is None:
-        return state, store
-    state, store, saved = latest
-    _require_same(folder, saved.get("federation"), about["federation"])
-    return state, store
+        return run
+    _require_same(folder, latest[1].get("federation"), about["federation"])
+    return latest[0]
 
 
 def _require_same(folder: RunFolder, before: str | None, now: str) -> None:
@@ -253,9 +287,15 @@ def _require_same(folder: RunFolder, before: str | None, now: str) -> None:
         )
 
 
-def _result(federation: Federation, history: History, state: ServerState, interrupted: bool) -> Result:
-    trained = federation.bench.finished(state.model)
-    return Result(history, trained, state.model, federation.layout.digest(state.model), interrupted)
+def digest(federation: Federation, run: RunState) -> str:
+    """Return the SHA-256 of a run's model; of several, that of their digests."""
+    digests = [federation.layout.digest(group.state.model) for group in run.groups]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def _result(federation: Federation, history: History, run: RunState, interrupted: bool) -> Result:
+    trained = tuple(federation.bench.finished(group.state.model) for group in run.groups)
+    return Result(history, trained[0], run.groups[0].state.model, digest(federation, run), interrupted, trained, run)
 
 
 class _Keeper:
@@ -266,7 +306,7 @@ class _Keeper:
         folder: RunFolder,
         start: int,
         about: dict[str, str],
-        digest: Callable[[ModelState], str],
+        digest: Callable[[RunState], str],
         seconds: float,
     ) -> None:
         self.metrics = MetricsWriter(folder, keep=start)
@@ -274,28 +314,33 @@ class _Keeper:
         self._about = about
         self._digest = digest
         self._seconds = seconds
-        self._newest: tuple[ServerState, ClientStore] | None = None
+        self._newest: RunState | None = None
         self._saved = start
         self._writable = True
         self._when = time.monotonic()
 
-    def keep(self, state: ServerState, store: ClientStore, record: dict[str, Any], now: bool) -> None:
+    def keep(self, run: RunState, record: dict[str, Any], now: bool) -> None:
         with self._writing():
             self.metrics.append(record)
-            self._newest = (state, store)
+            self._newest = run
             if now or time.monotonic() - self._when >= self._seconds:
-                self._save(state, store)
+                self._save(run)
 
     def catch_up(self) -> None:
         """Save the newest round whose record is written: an interruption may have come before the last one's."""
-        if self._newest is not None and self._newest[0].round > self._saved and self._writable:
+        if self._newest is not None and self._newest.round > self._saved and self._writable:
             with self._writing():
-                self._save(*self._newest)
+                self._save(self._newest)
 
-    def _save(self, state: ServerState, store: ClientStore) -> None:
+    def fail(self, why: str) -> None:
+        """Save what there is, and note why the run could not go on."""
+        self.catch_up()
+        self._folder.fail(why)
+
+    def _save(self, run: RunState) -> None:
         self.metrics.sync()
-        self._folder.save(state, store, self._about | {"model": self._digest(state.model)})
-        self._saved, self._when = state.round, time.monotonic()
+        self._folder.save(run, self._about | {"model": self._digest(run)})
+        self._saved, self._when = run.round, time.monotonic()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import BatchSize, Count, Decay, Momentum, NonNegative, Positive
+from fedquilt.arguments import BatchSize, Count, Momentum, NonNegative, Rate
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.methods.fed_avg import fed_avg
 from fedquilt.parts.sampling import Steps
@@ -17,10 +17,9 @@ from fedquilt.registry import methods
 
 @methods.register
 def centralised(
-    lr: Positive = 0.1,
+    lr: Rate = 0.1,
     batch: BatchSize = 100,
     steps: Count | None = None,
-    lr_decay: Decay = 1.0,
     momentum: Momentum = 0.0,
     weight_decay: NonNegative = 0.0,
 ) -> Algorithm:
@@ -34,7 +33,6 @@ def centralised(
         fraction=1.0,
         epochs=1,
         batch=batch,
-        lr_decay=lr_decay,
         momentum=momentum,
         weight_decay=weight_decay,
         keep_momentum=True,

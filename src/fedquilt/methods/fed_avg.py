@@ -6,13 +6,13 @@ averages the models with weights n_k / n over those who reported.
 
 from __future__ import annotations
 
-from fedquilt.arguments import BatchSize, Count, Decay, Fraction, Momentum, NonNegative, Positive
+from fedquilt.arguments import ChangingBatchSize, ChangingCount, Fraction, Momentum, NonNegative, Rate
 from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.exact import ExactMean
-from fedquilt.core.schedule import Schedule
+from fedquilt.core.schedule import constant_or_scheduled, scheduled
 from fedquilt.core.transform import chain
 from fedquilt.parts.descent import sgd
 from fedquilt.parts.losses import cross_entropy
+from fedquilt.parts.reduction import WeightedMean
 from fedquilt.parts.sampling import Epochs
 from fedquilt.parts.selection import Uniform
 from fedquilt.parts.weights import by_examples
@@ -21,11 +21,10 @@ from fedquilt.registry import methods
 
 @methods.register
 def fed_avg(
-    lr: Positive = 0.1,
+    lr: Rate = 0.1,
     fraction: Fraction = 0.1,
-    epochs: Count = 1,
-    batch: BatchSize = 10,
-    lr_decay: Decay = 1.0,
+    epochs: ChangingCount = 1,
+    batch: ChangingBatchSize = 10,
     momentum: Momentum = 0.0,
     weight_decay: NonNegative = 0.0,
     reshuffle: bool = True,
@@ -35,7 +34,8 @@ def fed_avg(
 
     - `fraction` is C: max(C·K, 1) clients take part in a round, C·K rounded to the nearest whole number, halves up.
     - `epochs` is E and `batch` is B; `batch = inf` takes a client's whole data as one batch.
-    - `lr_decay` multiplies the rate after every round.
+    - `lr`, `epochs` and `batch` may change over rounds: `lr={"initial": 0.1, "factor": 0.99}` decays the rate; the paper
+      (§3) suggests that E may shrink and B grow as training converges.
     - `momentum` is the clients' own, started anew in every round unless `keep_momentum`. The paper has none.
     - `reshuffle=False` passes over the same batches E times, as Algorithm 1 is printed.
 
@@ -45,12 +45,12 @@ def fed_avg(
     return Algorithm(
         name="fed_avg",
         select=Uniform(fraction),
-        sample=Epochs(epochs, batch, reshuffle),
+        sample=Epochs(constant_or_scheduled(epochs), constant_or_scheduled(batch), reshuffle),
         loss=cross_entropy(),
-        local=sgd(Schedule(lr, lr_decay), momentum=momentum, weight_decay=weight_decay),
+        local=sgd(scheduled(lr), momentum=momentum, weight_decay=weight_decay),
         upload=chain(),
         weigh=by_examples,
-        reduce=ExactMean,
+        reduce=WeightedMean,
         server=sgd(1.0),
         keep_local_state=keep_momentum and momentum > 0,
     )

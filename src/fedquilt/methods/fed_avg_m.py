@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import BatchSize, Count, Decay, Fraction, Momentum, NonNegative, Positive
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.schedule import Schedule
+from fedquilt.arguments import ChangingBatchSize, ChangingCount, Fraction, Momentum, NonNegative, Rate
+from fedquilt.core.algorithm import Algorithm, claim
+from fedquilt.core.schedule import scheduled
 from fedquilt.methods.fed_avg import fed_avg
 from fedquilt.parts.descent import sgd
 from fedquilt.registry import methods
@@ -21,15 +21,13 @@ from fedquilt.registry import methods
 
 @methods.register
 def fed_avg_m(
-    lr: Positive = 0.1,
+    lr: Rate = 0.1,
     fraction: Fraction = 0.1,
-    epochs: Count = 1,
-    batch: BatchSize = 10,
+    epochs: ChangingCount = 1,
+    batch: ChangingBatchSize = 10,
     server_momentum: Momentum = 0.9,
     nesterov: bool = False,
-    server_lr: Positive = 1.0,
-    lr_decay: Decay = 1.0,
-    server_lr_decay: Decay = 1.0,
+    server_lr: Rate = 1.0,
     momentum: Momentum = 0.0,
     weight_decay: NonNegative = 0.0,
     reshuffle: bool = True,
@@ -48,11 +46,10 @@ def fed_avg_m(
         fraction=fraction,
         epochs=epochs,
         batch=batch,
-        lr_decay=lr_decay,
         momentum=momentum,
         weight_decay=weight_decay,
         reshuffle=reshuffle,
         keep_momentum=keep_momentum,
     )
-    server = sgd(Schedule(server_lr, server_lr_decay), momentum=server_momentum, nesterov=nesterov)
-    return replace(base, name="fed_avg_m", server=server)
+    server = sgd(scheduled(server_lr), momentum=server_momentum, nesterov=nesterov)
+    return claim(replace(base, name="fed_avg_m"), "fed_avg_m", server=server)

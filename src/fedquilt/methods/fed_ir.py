@@ -15,21 +15,25 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fedquilt.arguments import NonNegative
-from fedquilt.core.algorithm import Algorithm, Announce, claim
+from fedquilt.core.algorithm import Algorithm, add_exchange, claim
+from fedquilt.core.exchange import Exchange
 from fedquilt.errors import SpecError
 from fedquilt.parts.importance import (
+    Announce,
     announce_given,
     announce_population,
+    announce_server,
     announce_uniform,
     by_class_ratio,
 )
 from fedquilt.registry import wrappers
 
-Target = Literal["population", "uniform"] | Annotated[list[NonNegative], Field(min_length=2)]
+Target = Literal["population", "uniform", "server"] | Annotated[list[NonNegative], Field(min_length=2)]
 
 _ANNOUNCE: dict[str, Announce] = {
     "population": announce_population,
     "uniform": announce_uniform,
+    "server": announce_server,
 }
 
 
@@ -38,7 +42,7 @@ def fed_ir(algorithm: Algorithm, target: Target = "population", normalise: bool 
     """Weigh a client's examples by p(y) / q_k(y), towards a target class distribution (Hsu 2020).
 
     - `target` is p: "population" is that of all clients' data, which only a simulation knows; "uniform" the same for all
-      classes; or a list, one number a class, such as the class counts of a labelled set at the server.
+      classes; "server" that of the data that the server keeps to itself (`server_training`); or a list, one number each.
     - `normalise=False` is equation 1 instead of 4: the weights of a batch are not divided by their sum.
 
     q_k is over all of a client's data and never leaves it; p goes to every client, one number a class, and is counted in
@@ -51,5 +55,6 @@ def fed_ir(algorithm: Algorithm, target: Target = "population", normalise: bool 
     if isinstance(target, list) and not sum(target):
         raise SpecError("fed_ir: target: at least one class must have a probability above 0")
     announce = _ANNOUNCE[target] if isinstance(target, str) else announce_given(tuple(target))
-    weighted = replace(algorithm, loss=replace(algorithm.loss, normalise=normalise))
-    return claim(weighted, "fed_ir", announce=announce, importance=by_class_ratio)
+    told = add_exchange(algorithm, Exchange("fed_ir", announce=announce))
+    loss = replace(algorithm.loss, normalise=normalise)
+    return claim(told, "fed_ir", loss=loss, importance=by_class_ratio)

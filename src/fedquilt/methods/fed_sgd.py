@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import Decay, Fraction, NonNegative, Positive
+from fedquilt.arguments import Fraction, NonNegative, Rate
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.methods.fed_avg import fed_avg
 from fedquilt.registry import methods
 
 
 @methods.register
-def fed_sgd(
-    lr: Positive = 0.1, fraction: Fraction = 0.1, lr_decay: Decay = 1.0, weight_decay: NonNegative = 0.0
-) -> Algorithm:
+def fed_sgd(lr: Rate = 0.1, fraction: Fraction = 0.1, weight_decay: NonNegative = 0.0) -> Algorithm:
     """One gradient on all of a client's data a round: FedAvg with E = 1, B = ∞ (McMahan 2017).
 
     >>> fed_sgd(lr=0.5).name
     'fed_sgd'
     """
-    base = fed_avg(lr=lr, fraction=fraction, epochs=1, batch=float("inf"), lr_decay=lr_decay, weight_decay=weight_decay)
+    base = fed_avg(lr=lr, fraction=fraction, epochs=1, batch=float("inf"), weight_decay=weight_decay)
     return replace(base, name="fed_sgd")

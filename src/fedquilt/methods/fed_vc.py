@@ -35,6 +35,8 @@ def fed_vc(algorithm: Algorithm, size: Count = 256, distinct: bool = False) -> A
     if isinstance(sample, Resample) and isinstance(select, BySize):  # wrapped before: `claim` compares the two
         epochs, batch, fraction = 1, float(sample.batch), select.fraction
     elif isinstance(sample, Epochs) and isinstance(select, Uniform):
+        if not isinstance(sample.count, int) or not isinstance(sample.batch, int | float):
+            raise SpecError("fed_vc: the method's epochs and batch must be numbers that stay the same")
         epochs, batch, fraction = sample.count, sample.batch, select.fraction
     else:
         raise SpecError("fed_vc needs a method that selects clients uniformly and trains by epochs, such as fed_avg")
@@ -43,7 +45,11 @@ def fed_vc(algorithm: Algorithm, size: Count = 256, distinct: bool = False) -> A
     if math.isinf(batch):
         batch = size
     if size % batch:
-        raise SpecError(f"fed_vc: size: must be a multiple of the batch size, {batch:g}, got {size}")
+        below = max(int(size // batch * batch), int(batch))
+        raise SpecError(
+            f"fed_vc: size: must be a multiple of the method's batch size, {batch:g}, such as {below} or "
+            f"{below + int(batch)}, got {size}"
+        )
     return claim(
         algorithm,
         "fed_vc",

@@ -5,6 +5,17 @@ from fedquilt.models.cifar_cnn_hsu import cifar_cnn_hsu
 from fedquilt.models.cifar_cnn_mcmahan import cifar_cnn_mcmahan
 from fedquilt.models.mnist_2nn import mnist_2nn
 from fedquilt.models.mnist_cnn import mnist_cnn
+from fedquilt.models.random_fourier import random_fourier
+from fedquilt.models.resnet20_fixup import resnet20_fixup
 from fedquilt.models.softmax_regression import softmax_regression
 
-__all__ = ["char_lstm", "cifar_cnn_hsu", "cifar_cnn_mcmahan", "mnist_2nn", "mnist_cnn", "softmax_regression"]
+__all__ = [
+    "char_lstm",
+    "cifar_cnn_hsu",
+    "cifar_cnn_mcmahan",
+    "mnist_2nn",
+    "mnist_cnn",
+    "random_fourier",
+    "resnet20_fixup",
+    "softmax_regression",
+]

@@ -18,6 +18,8 @@ from fedquilt.registry import models
 class CharLSTM(nn.Module):
     """Predict the next character at every place of a line."""
 
+    classifier_layer = "predict"
+
     def __init__(self, vocabulary: int, embedding: int, hidden: int, layers: int) -> None:
         """Build the three stages."""
         super().__init__()

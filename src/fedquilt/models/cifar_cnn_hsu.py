@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch import nn
 
 from fedquilt.arguments import Count
+from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.registry import models
 
 
@@ -22,7 +23,7 @@ def cifar_cnn_hsu(classes: Count = 10) -> nn.Module:
     (torch.Size([2, 10]), 1756426)
     """
     # max(relu(x)) = relu(max(x)), gradients included: the ReLU after the pooling does a quarter of the work.
-    return nn.Sequential(
+    return ending_in_classifier(
         nn.Conv2d(3, 64, 5, padding=2),
         nn.MaxPool2d(2),
         nn.ReLU(),

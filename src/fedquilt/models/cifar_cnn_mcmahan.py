@@ -14,6 +14,7 @@ from typing import Literal
 from torch import nn
 
 from fedquilt.arguments import Count
+from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.models.local_response import LocalResponseNorm
 from fedquilt.registry import models
 
@@ -32,7 +33,7 @@ def cifar_cnn_mcmahan(classes: Count = 10, init: Literal["tutorial", "torch"] = 
     """
     # ceil_mode is TensorFlow's "SAME" on even sides: windows start at the first pixel and hang over at the last.
     # max(relu(x)) = relu(max(x)), gradients included: the ReLU after the first pooling does a quarter of the work.
-    model = nn.Sequential(
+    model = ending_in_classifier(
         nn.Conv2d(3, 64, 5, padding=2),
         nn.MaxPool2d(3, stride=2, ceil_mode=True),
         nn.ReLU(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import nn
 
 from fedquilt.arguments import Count
+from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.registry import models
 
 
@@ -20,7 +21,7 @@ def mnist_2nn(inputs: Count = 784, hidden: Count = 200, classes: Count = 10) -> 
     >>> model(torch.zeros(2, 1, 28, 28)).shape, sum(p.numel() for p in model.parameters())
     (torch.Size([2, 10]), 199210)
     """
-    return nn.Sequential(
+    return ending_in_classifier(
         nn.Flatten(),
         nn.Linear(inputs, hidden),
         nn.ReLU(),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from torch import nn
 
 from fedquilt.arguments import Count
+from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.registry import models
 
 
@@ -25,7 +26,7 @@ def mnist_cnn(classes: Count = 10) -> nn.Module:
     (torch.Size([2, 10]), 1663370)
     """
     # max(relu(x)) = relu(max(x)), gradients included: the ReLU after the pooling does a quarter of the work.
-    return nn.Sequential(
+    return ending_in_classifier(
         nn.Flatten(),
         nn.Unflatten(1, (1, 28, 28)),
         nn.Conv2d(1, 32, 5, padding=2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from fedquilt.arguments import Count
+from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.registry import models
 
 
@@ -16,4 +17,4 @@ def softmax_regression(inputs: Count = 784, classes: Count = 10) -> nn.Module:
     >>> softmax_regression(inputs=64)(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 10])
     """
-    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes))
+    return ending_in_classifier(nn.Flatten(), nn.Linear(inputs, classes))

@@ -11,15 +11,15 @@ from functools import partial
 import torch
 
 from fedquilt.core.params import Tensors
-from fedquilt.core.schedule import Schedule
+from fedquilt.core.schedule import Value, scheduled
 from fedquilt.core.transform import At, State, Transform, chain, stateless
 
 
-def sgd(lr: float | Schedule, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> Transform:
+def sgd(lr: Value, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> Transform:
     """Return gradient descent; a coefficient of zero leaves its part out.
 
     >>> sgd(0.1).rates
-    (Schedule(initial=0.1, decay=1.0),)
+    (Schedule(initial=0.1, factor=1.0, every=1, least=0.0, most=inf),)
     """
     parts = []
     if weight_decay:
@@ -29,10 +29,9 @@ def sgd(lr: float | Schedule, momentum: float = 0.0, nesterov: bool = False, wei
     return chain(*parts, descend(lr))
 
 
-def descend(lr: float | Schedule) -> Transform:
+def descend(lr: Value) -> Transform:
     """Step against the direction: −lr · g."""
-    schedule = lr if isinstance(lr, Schedule) else Schedule(lr)
-    return Transform(stateless, _descend, rates=(schedule,), fused=_descended)
+    return Transform(stateless, _descend, rates=(scheduled(lr),), fused=_descended)
 
 
 def _descend(direction: Tensors, state: State, at: At) -> tuple[Tensors, State]:
@@ -58,7 +57,7 @@ def _add_weight_decay(coefficient: float, direction: Tensors, state: State, at: 
 
 def accumulate(momentum: float, nesterov: bool = False) -> Transform:
     """Replace the direction by its running sum v ← βv + g, or by g + βv (Nesterov)."""
-    return Transform(_zeros, partial(_accumulate, momentum, nesterov))
+    return Transform(_zeros, partial(_accumulate, momentum, nesterov), momentum=momentum)
 
 
 def _zeros(params: Tensors) -> State:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedquilt.core.algorithm import Batches
+from fedquilt.core.schedule import Value, scheduled, whole
 
 
 @dataclass(frozen=True)
@@ -16,28 +17,29 @@ class Epochs:
 
     McMahan 2017's Algorithm 1 splits the data into batches once and passes over the same batches E times
     (`reshuffle=False`); shuffling anew for every pass is what training code commonly does, and the default. With
-    B = ∞ the order does not matter and nothing is drawn.
+    B = ∞ the order does not matter and nothing is drawn. E and B may change over rounds; they are rounded.
 
     >>> order, cuts = Epochs(1, batch=2)(5, np.random.default_rng(0))
     >>> sorted(order.tolist()), cuts.tolist()
     ([0, 1, 2, 3, 4], [0, 2, 4, 5])
     """
 
-    count: int
-    batch: float
+    count: Value
+    batch: Value
     reshuffle: bool = True
 
-    def __call__(self, examples: int, rng: np.random.Generator) -> Batches:
+    def __call__(self, examples: int, rng: np.random.Generator, round_: int = 1) -> Batches:
         """Draw the batches of a client with that many examples."""
-        whole = self.batch >= examples
-        size = examples if whole else int(self.batch)
+        count, batch = whole(scheduled(self.count)(round_)), scheduled(self.batch)(round_)
+        at_once = batch >= examples
+        size = examples if at_once else whole(batch)
         starts = np.arange(0, examples, max(size, 1), dtype=np.int64)
-        cuts = np.append((np.arange(self.count)[:, None] * examples + starts).ravel(), self.count * examples)
-        if whole:
-            return Batches(np.tile(np.arange(examples, dtype=np.int64), self.count), cuts)
-        draws = self.count if self.reshuffle else 1
+        cuts = np.append((np.arange(count)[:, None] * examples + starts).ravel(), count * examples)
+        if at_once:
+            return Batches(np.tile(np.arange(examples, dtype=np.int64), count), cuts)
+        draws = count if self.reshuffle else 1
         passes = [rng.permutation(examples) for _ in range(draws)]
-        return Batches(np.concatenate(passes * (self.count // draws)), cuts)
+        return Batches(np.concatenate(passes * (count // draws)), cuts)
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Steps:
     count: int
     batch: float
 
-    def __call__(self, examples: int, rng: np.random.Generator) -> Batches:
+    def __call__(self, examples: int, rng: np.random.Generator, round_: int = 1) -> Batches:
         """Draw the batches of a client with that many examples."""
         size = int(min(self.batch, examples))
         passes = math.ceil(self.count * size / max(examples, 1))
@@ -72,7 +74,7 @@ class Resample:
     size: int
     batch: int
 
-    def __call__(self, examples: int, rng: np.random.Generator) -> Batches:
+    def __call__(self, examples: int, rng: np.random.Generator, round_: int = 1) -> Batches:
         """Draw the batches of a client with that many examples."""
         if examples >= self.size:
             order = rng.permutation(examples)[: self.size]

@@ -1,0 +1,102 @@
+"""The course of a round: which clients are planned, trained and merged together.
+
+The usual one runs a round in every group of clients; with one group, that is a round of plain federated learning. A method
+with another course is a short program over the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fedquilt.core.algorithm import Algorithm
+from fedquilt.core.client import ClientUpdate, Fault
+from fedquilt.core.engine import Session
+from fedquilt.core.federation import Federation
+from fedquilt.core.params import ModelState, Tensors
+from fedquilt.core.plan import Plan, plan
+from fedquilt.core.round import Merged, merge
+from fedquilt.core.server_data import train_at_server
+from fedquilt.core.state import ClientStore, Group, RunState, ServerState
+
+Heard = Callable[[int, int], None]
+"""(clients heard from in this round, clients of the round)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What a course works with; `heard` is told how far the round is, `observe` is shown every update and its start."""
+
+    federation: Federation
+    session: Session
+    heard: Heard | None = None
+    observe: Callable[[ModelState, ClientUpdate], None] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One group's round: the plan, what became of it, and what the server had announced."""
+
+    planned: Plan
+    merged: Merged
+    before: ServerState
+    after: ServerState
+
+    @property
+    def applied(self) -> bool:
+        """Whether the model changed."""
+        return self.after.model is not self.before.model
+
+
+Course = Callable[[Work, RunState], tuple[RunState, list[Step]]]
+
+
+def every_group(work: Work, run: RunState) -> tuple[RunState, list[Step]]:
+    """Run a round in every group."""
+    federation, plans, slot = work.federation, [], 0
+    for number, group in enumerate(run.groups):
+        plans.append(plan(federation.algorithm, group, federation.population, federation.seed, number, slot))
+        slot += len(plans[-1].clients)
+    steps, store, done, total = [], run.store, 0, sum(len(planned.slots) for planned in plans)
+    for group, planned in zip(run.groups, plans, strict=True):
+        results = listened(work, group.state, work.session.run(planned, group.state, store), done, total)
+        step, store = merged(work, group.state, planned, store, results)
+        steps.append(step)
+        done += len(planned.slots)
+    groups = tuple(Group(step.after, group.clients) for step, group in zip(steps, run.groups, strict=True))
+    return RunState(groups, store), steps
+
+
+def merged(
+    work: Work, state: ServerState, planned: Plan, store: ClientStore, results: Iterable[ClientUpdate | Fault]
+) -> tuple[Step, ClientStore]:
+    """Merge a group's updates, let the server train on its own data, and keep what clients keep."""
+    federation = work.federation
+    after, report = merge(federation.algorithm, federation.layout, state, planned, results)
+    if after.model is not state.model:
+        after = train_at_server(federation, after)
+    return Step(planned, report, state, after), store.updated(report.kept)
+
+
+def listened(
+    work: Work, state: ServerState, results: Iterable[ClientUpdate | Fault], done: int, total: int
+) -> Iterator[ClientUpdate | Fault]:
+    """Pass results on, telling those who listen."""
+    for count, result in enumerate(results, start=done + 1):
+        if work.observe is not None and isinstance(result, ClientUpdate):
+            work.observe(state.model, result)
+        yield result
+        if work.heard is not None:
+            work.heard(count, total)
+
+
+def regrouped(algorithm: Algorithm, state: ServerState, members: Sequence[int], store: ClientStore) -> ServerState:
+    """Return the state that a new group of clients goes on with."""
+    for exchange in algorithm.exchanges:
+        if exchange.regroup is not None:
+            kept: list[Tensors | None] = [
+                (store.get(client) or {}).get(exchange.name)  # type: ignore[misc]
+                for client in members
+            ]
+            state = exchange.regroup(state, members, kept)
+    return state

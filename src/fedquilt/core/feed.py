@@ -1,0 +1,84 @@
+"""What a client's training is fed with: its batches, made ready for the model, and the weights of their examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedquilt.core.algorithm import Algorithm, Batches, Indices
+from fedquilt.core.context import ClientData, Context
+from fedquilt.core.local import Batch
+from fedquilt.core.rng import generator
+
+GATHERED = 4096
+"""Examples made ready at a time: a bound on memory, fixed, because augmentation draws follow it."""
+
+LabelFlip = Callable[[Tensor, int], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Feed:
+    """A client's batches of a round, the weight of an example of each class, and how labels are corrupted, if they are."""
+
+    data: ClientData
+    batches: Batches
+    weights: Tensor | None
+    flip: LabelFlip | None
+    augment: np.random.Generator
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, context: Context, data: ClientData, purpose: str = "") -> Feed:
+        """Draw a client's batches."""
+        rng = generator(context.seed, f"{purpose}sample", *context.key)
+        flip = _label_flip(context)
+        return cls(
+            data=data,
+            batches=algorithm.sample(len(data), rng, context.round),
+            weights=_importance(algorithm, context, data, flip),
+            flip=flip,
+            augment=generator(context.seed, f"{purpose}augment", *context.key),
+        )
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Make batches ready for the model, several at a time: one gather serves many small batches."""
+        order, cuts = self.batches
+        first = 0
+        while first < len(cuts) - 1:
+            last = max(int(np.searchsorted(cuts, cuts[first] + GATHERED, side="right")) - 1, first + 1)
+            x, y = self.ready(order[cuts[first] : cuts[last]])
+            sizes = np.diff(cuts[first : last + 1]).tolist()
+            parts = [torch.split(x, sizes), torch.split(y, sizes)]
+            if self.weights is not None:
+                parts.append(torch.split(self.weights[y], sizes))
+            yield from map(Batch, *parts)
+            first = last
+
+    def ready(self, order: Indices) -> tuple[Tensor, Tensor]:
+        """Make some of the client's examples ready."""
+        rows, data = torch.from_numpy(self.data.rows[order]), self.data.data
+        x, y = self.data.split.x[rows], self.data.split.y[rows]
+        if self.flip is not None:
+            y = self.flip(y, data.classes)
+        if data.augment is not None:
+            return data.augment(x, self.augment), y
+        return x if data.prepare is None else data.prepare(x), y
+
+
+def _importance(algorithm: Algorithm, context: Context, data: ClientData, flip: LabelFlip | None) -> Tensor | None:
+    if algorithm.importance is None:
+        return None
+    labels = data.split.y[torch.from_numpy(data.rows)]
+    if flip is not None:
+        labels = flip(labels, data.data.classes)
+    return algorithm.importance(labels, data.data.classes, context.announced)
+
+
+def _label_flip(context: Context) -> LabelFlip | None:
+    for corruption in context.corruption:
+        if corruption.labels is not None and corruption.hits(context.client, context.population, context.seed):
+            return corruption.labels
+    return None

@@ -1,0 +1,114 @@
+"""The first of a round's three functions: who takes part, in which slot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from fedquilt.core.algorithm import Algorithm, Cohort, Indices
+from fedquilt.core.exact import LARGEST_WEIGHT
+from fedquilt.core.population import Population
+from fedquilt.core.presence import Roll
+from fedquilt.core.rng import generator
+from fedquilt.core.state import Group
+from fedquilt.errors import OverflowInSumError
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A round before it runs: who takes part, in which slot, and the weight that the whole cohort would have.
+
+    `population` counts the clients that could take part: those of the group, where there are several. Slots count on over
+    the groups of a run, from `first_slot`. `absent` are those who are asked and, in simulation, will not answer;
+    `seconds` is how long the round takes there.
+    """
+
+    round: int
+    seed: int
+    clients: Indices
+    sizes: Indices
+    weight: float
+    population: int
+    first_slot: int = 0
+    absent: Mapping[int, str] = field(default_factory=dict)
+    seconds: float | None = None
+
+    @cached_property
+    def slots(self) -> list[int]:
+        """The slots that will be run."""
+        return [slot for slot in self.client_of if slot not in self.absent]
+
+    @cached_property
+    def client_of(self) -> dict[int, int]:
+        """The client in every slot."""
+        return dict(enumerate(self.clients.tolist(), start=self.first_slot))
+
+    def size_of(self, slot: int) -> int:
+        """The number of examples of the client in a slot."""
+        return int(self.sizes[slot - self.first_slot])
+
+    def cohort(self, parameters: int) -> Cohort:
+        """Describe the cohort to those who will take in its answers."""
+        return Cohort(parameters, self.weight, len(self.clients), self.population)
+
+
+def plan(
+    algorithm: Algorithm, group: Group, population: Population, seed: int, number: int = 0, first_slot: int = 0
+) -> Plan:
+    """Draw the cohort of a group's next round; `number` is the group's place among several."""
+    round_ = group.state.round + 1
+    key = (round_, number) if number else (round_,)
+    members = _members(algorithm, group, population, round_, seed)
+    sizes, rng = population.sizes[members], generator(seed, "select", *key)
+    chosen = algorithm.select(sizes, rng) if len(members) else np.zeros(0, dtype=np.int64)
+    asked = chosen if algorithm.over_select is None else algorithm.over_select(algorithm.select, sizes, chosen, rng)
+    planned = planned_for(algorithm, members[asked], population, seed, round_, first_slot, wanted=len(chosen))
+    return planned if group.clients is None else replace(planned, population=len(group.clients))
+
+
+def planned_for(
+    algorithm: Algorithm,
+    clients: Indices,
+    population: Population,
+    seed: int,
+    round_: int,
+    first_slot: int = 0,
+    wanted: int | None = None,
+) -> Plan:
+    """Plan a round for a cohort that is known; `wanted` is how many of it are enough, where more are asked."""
+    sizes = population.sizes[clients]
+    weights = (float(algorithm.weigh(int(size))) for size in sizes)
+    usable = [weight for weight in weights if math.isfinite(weight) and weight > 0]
+    if sum(usable) >= LARGEST_WEIGHT:
+        raise OverflowInSumError(f"the weights of a round's clients add up to {sum(usable):g}; the limit is 2^60")
+    absent, seconds = _absent(algorithm, Roll(round_, seed, clients, sizes, first_slot, wanted))
+    return Plan(round_, seed, clients, sizes, math.fsum(usable), len(population), first_slot, absent, seconds)
+
+
+def _members(algorithm: Algorithm, group: Group, population: Population, round_: int, seed: int) -> Indices:
+    if algorithm.available is None:
+        return np.arange(len(population), dtype=np.int64) if group.clients is None else group.clients
+    there = algorithm.available(round_, population, seed)
+    if group.clients is None:
+        return np.flatnonzero(there)
+    return group.clients[there[group.clients]]
+
+
+def _absent(algorithm: Algorithm, asked: Roll) -> tuple[dict[int, str], float | None]:
+    """Return who does not answer, by slot, and how long the round takes; `asked.examples` are the clients' sizes here."""
+    reasons: dict[int, str] = {}
+    seconds: float | None = None
+    if not algorithm.absent:
+        return reasons, seconds
+    sizes, rng = asked.examples, generator(asked.seed, "size of the work")
+    work = {int(size): len(algorithm.sample(int(size), rng, asked.round).order) for size in np.unique(sizes) if size}
+    examples = np.asarray([work.get(int(size), 0) for size in sizes], dtype=np.int64)
+    for rule in algorithm.absent:
+        absence = rule(replace(asked, examples=examples, absent=frozenset(reasons)))
+        reasons = {**absence.reasons, **reasons}
+        seconds = absence.seconds if seconds is None else seconds
+    return {asked.first_slot + place: reasons[place] for place in sorted(reasons)}, seconds

@@ -1,0 +1,50 @@
+"""Diagnoses a run from its folder: trains the next round's clients from its newest checkpoint, and measures them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedquilt.core.driver import Measures, rounds
+from fedquilt.engines import inline
+from fedquilt.errors import RunError
+from fedquilt.experiment.build import build
+from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.run import read_spec
+from fedquilt.metrics.diagnosis import diagnose
+
+KEYS = ("conflict_rate", "divergence", "excess_risk")
+
+
+def diagnose_run(path: str | Path) -> dict[str, Any]:
+    """Measure why a run's clients disagree, in the round that would come next; see `fedquilt.metrics.diagnosis`.
+
+    The folder is not changed.
+
+    >>> import tempfile
+    >>> from fedquilt import run
+    >>> spec = {
+    ...     "run": {"rounds": 2},
+    ...     "data": {"name": "digits"},
+    ...     "partition": {"name": "shards", "clients": 10},
+    ...     "model": {"name": "softmax_regression", "inputs": 64},
+    ...     "method": {"name": "fed_avg", "fraction": 0.5},
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = run(spec, out=folder)
+    ...     found = diagnose_run(folder)
+    >>> sorted(found), 0 < found["conflict_rate"] < 1
+    (['conflict_rate', 'divergence', 'excess_risk'], True)
+    """
+    folder = RunFolder(Path(path))
+    spec = read_spec(folder)
+    latest = folder.latest()
+    if latest is None:
+        raise RunError(f"{folder.path}: has no checkpoint yet; run it for a round or more, then diagnose it")
+    federation, _ = build(spec)
+    federation = replace(federation, algorithm=replace(federation.algorithm, own=None), own_test=None)
+    state = latest[0]
+    with inline().open(federation) as session:
+        _, record = next(rounds(federation, session, state, state.round + 1, Measures(diagnose=diagnose)))
+    return {key: record[key] for key in KEYS if key in record}

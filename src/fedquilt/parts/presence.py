@@ -1,0 +1,124 @@
+"""Who can be asked, who drops out, and who is too slow, in simulation.
+
+McMahan 2017, §1, names what its experiments leave out: "client availability that correlates with the local data
+distribution in complex ways" and "clients that never respond".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fedquilt.core.algorithm import Algorithm
+from fedquilt.core.population import Population
+from fedquilt.core.presence import Absence, Absent, Roll
+from fedquilt.core.rng import generator
+from fedquilt.errors import SpecError
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DropOut:
+    """Every client that is asked drops out with the same probability, independently in every round and slot.
+
+    >>> roll = Roll(1, seed=1, clients=np.array([4, 7, 4]), examples=np.array([5, 5, 5]))
+    >>> DropOut(0.999999)(roll).reasons
+    {0: 'dropped out', 1: 'dropped out', 2: 'dropped out'}
+    """
+
+    probability: float
+
+    def __call__(self, roll: Roll) -> Absence:
+        """Draw who drops out."""
+        places = enumerate(roll.clients.tolist())
+        return Absence({place: "dropped out" for place, client in places if self._drops(roll, client, place)})
+
+    def _drops(self, roll: Roll, client: int, place: int) -> bool:
+        rng = generator(roll.seed, "drop out", roll.round, client, roll.first_slot + place)
+        return bool(rng.random() < self.probability)
+
+
+@dataclass(frozen=True)
+class Slowness:
+    """A client takes (examples processed) × `seconds_per_example` × its own pace, and a round ends at a deadline.
+
+    The pace is exp(`spread`·N(0, 1)), drawn once for a client. The server takes the first answers, as many as the method
+    needs; it does not wait for those who dropped out.
+
+    >>> roll = Roll(1, seed=1, clients=np.array([4, 7, 9]), examples=np.array([500, 1230, 900]))
+    >>> absence = Slowness(0.01, spread=0.0, deadline=10.0)(roll)
+    >>> dict(absence.reasons), absence.seconds
+    ({1: 'missed the deadline: 12.3 s'}, 10.0)
+    """
+
+    seconds_per_example: float
+    spread: float
+    deadline: float
+
+    def __call__(self, roll: Roll) -> Absence:
+        """Say who is too late, and how long the round takes."""
+        times = self.times(roll)
+        waited_for = [place for place in range(len(times)) if place not in roll.absent]
+        late = [place for place in waited_for if times[place] > self.deadline]
+        in_time = sorted((place for place in waited_for if times[place] <= self.deadline), key=lambda i: (times[i], i))
+        wanted = len(times) if roll.wanted is None else roll.wanted
+        taken, too_many = in_time[:wanted], in_time[wanted:]
+        reasons = {place: f"missed the deadline: {_short(times[place])} s" for place in late}
+        reasons |= dict.fromkeys(too_many, f"not among the first {wanted}")
+        waits = bool(late) and len(taken) < wanted
+        return Absence(reasons, self.deadline if waits else max((float(times[place]) for place in taken), default=0.0))
+
+    def times(self, roll: Roll) -> Floats:
+        """Return the seconds that every client of the roll takes."""
+        normals = [generator(roll.seed, "pace", client).standard_normal() for client in roll.clients.tolist()]
+        pace: Floats = np.exp(self.spread * np.asarray(normals, dtype=np.float64))
+        return roll.examples * self.seconds_per_example * pace
+
+
+def _short(seconds: float) -> str:
+    return np.format_float_positional(seconds, precision=3, unique=False, fractional=False, trim="-")
+
+
+@dataclass(frozen=True)
+class ByClassAndHour:
+    """Client k can be asked in round t with p = low + (high − low)·(1 + cos 2π(t / period − c / classes)) / 2.
+
+    c is the client's most frequent class: with the hours of a day as rounds, clients of one class are up at one time.
+
+    >>> ByClassAndHour(24, low=0.0, high=1.0).probabilities(24, classes=4).round(3).tolist()
+    [1.0, 0.5, 0.0, 0.5]
+    """
+
+    period: int
+    low: float
+    high: float
+
+    def __call__(self, round_: int, population: Population, seed: int) -> npt.NDArray[np.bool_]:
+        """Draw who can be asked; one generator serves all clients, so that a million of them cost milliseconds."""
+        probability = self.probabilities(round_, population.classes)[population.commonest_class]
+        return generator(seed, "available", round_).random(len(population)) < probability
+
+    def probabilities(self, round_: int, classes: int) -> Floats:
+        """Return the probability for clients of every class."""
+        phase = (round_ % self.period) / self.period - np.arange(classes) / classes
+        return self.low + (self.high - self.low) * (1 + np.cos(2 * math.pi * phase)) / 2
+
+
+def add_absent(algorithm: Algorithm, by: str, rule: Absent, first: bool = False) -> Algorithm:
+    """Add a wrapper's rule of who does not answer, before or after the others; a second of its kind must be the same.
+
+    >>> from fedquilt import fed_avg
+    >>> once = add_absent(fed_avg(), "dropout", DropOut(0.1))
+    >>> add_absent(once, "dropout", DropOut(0.1)) is once
+    True
+    """
+    for before in algorithm.absent:
+        if type(before) is type(rule):
+            if before != rule:
+                raise SpecError(f"{by} is applied twice, with different values: take one of them")
+            return algorithm
+    return replace(algorithm, absent=(rule, *algorithm.absent) if first else (*algorithm.absent, rule))

@@ -1,0 +1,25 @@
+"""How a cohort's updates become one: the weighted mean. Robust ones are in `robust.py`."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedquilt.core.algorithm import Cohort
+from fedquilt.core.client import ClientUpdate
+from fedquilt.core.exact import ExactMean
+
+
+class WeightedMean:
+    """The exact mean of the updates, weighted as they report; the same bits in whatever order they come."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        """Make an empty mean."""
+        self._mean = ExactMean(cohort.parameters, cohort.weight)
+
+    def add(self, update: ClientUpdate) -> None:
+        """Take in one update."""
+        self._mean.add(update.slot, update.delta, update.weight)
+
+    def finish(self) -> Tensor | None:
+        """Return the mean."""
+        return self._mean.finish()
