@@ -1,0 +1,32 @@
+"""Clients that can be asked at some times only: McMahan et al., Communication-Efficient Learning … (2017).
+
+§1: "client availability that correlates with the local data distribution in complex ways (e.g., phones from speakers of
+American English will likely be plugged in at different times than speakers of British English)".
+"""
+
+from __future__ import annotations
+
+from fedquilt.arguments import Count, Fraction
+from fedquilt.core.algorithm import Algorithm, claim
+from fedquilt.errors import SpecError
+from fedquilt.parts.presence import ByClassAndHour
+from fedquilt.registry import wrappers
+
+
+@wrappers.register
+def availability(algorithm: Algorithm, period: Count = 24, low: Fraction = 0.1, high: Fraction = 0.9) -> Algorithm:
+    """Let clients be there at times that depend on their data (McMahan 2017).
+
+    A client whose most frequent class is c can be asked in round t with the probability
+    low + (high − low)·(1 + cos 2π(t / period − c / classes)) / 2: clients of one class come and go together.
+
+    The method's `fraction` C is then of the clients that are there: max(C·available, 1) of them are asked. In a round in
+    which nobody is there, nobody is asked and the model stays as it was.
+
+    >>> from fedquilt import fed_avg
+    >>> availability(fed_avg(), period=48).available
+    ByClassAndHour(period=48, low=0.1, high=0.9)
+    """
+    if low > high:
+        raise SpecError(f"availability: low: must be at most high, {high:g}, got {low:g}")
+    return claim(algorithm, "availability", available=ByClassAndHour(period, low, high))

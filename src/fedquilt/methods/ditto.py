@@ -1,0 +1,57 @@
+"""Ditto: Li et al., Ditto: Fair and Robust Federated Learning Through Personalization (2021).
+
+Algorithm 1: beside the shared model, every client trains a model of its own, v_k ← v_k − η(∇F_k(v_k) + λ(v_k − w_t)), and
+keeps it. λ says how near to the shared model it stays: 0 is local training, a large λ the shared model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from fedquilt.arguments import ChangingBatchSize, ChangingCount, NonNegative, Rate
+from fedquilt.core.algorithm import Algorithm, add_exchange, claim
+from fedquilt.core.exchange import Exchange, Parting, Trained, Visit
+from fedquilt.core.fit import fit
+from fedquilt.core.own import Personalise, kept_model
+from fedquilt.core.transform import chain
+from fedquilt.methods.fed_avg import fed_avg
+from fedquilt.methods.fl_hc import Holdout
+from fedquilt.parts.proximal import pull_to_start
+from fedquilt.registry import wrappers
+
+NAME = "ditto"
+
+
+@wrappers.register
+def ditto(
+    algorithm: Algorithm,
+    pull: NonNegative = 0.1,
+    lr: Rate = 0.1,
+    epochs: ChangingCount = 1,
+    batch: ChangingBatchSize = 10,
+    holdout: Holdout = 0.2,
+) -> Algorithm:
+    """Train a model of its own at every client, pulled towards the shared one (Li 2021).
+
+    - `pull` is λ; `lr`, `epochs` and `batch` are those of the own model's training.
+    - `own_accuracy` is that of the own models, on a share `holdout` of every client's data that is kept out of training
+      (with 0, on what they train on). `accuracy` is still the shared model's.
+
+    Nothing more is sent; a client keeps a second model, and trains twice.
+
+    >>> from fedquilt import fed_avg
+    >>> ditto(fed_avg(), pull=1.0).personalise.kept
+    'ditto'
+    """
+    inner = fed_avg(lr=lr, epochs=epochs, batch=batch)
+    inner = replace(inner, loss=algorithm.loss)
+    if pull:
+        inner = replace(inner, local=chain(pull_to_start(pull), inner.local))
+    own = add_exchange(algorithm, Exchange(NAME, end=partial(_train_own, inner), remembers=True))
+    return claim(own, NAME, own=holdout, personalise=Personalise(kept=NAME))
+
+
+def _train_own(inner: Algorithm, visit: Visit, trained: Trained) -> Parting:
+    after = fit(inner, visit.context, visit.data, kept_model(visit), purpose="ditto ").after
+    return Parting(keep={"vector": after.vector, "buffers": after.buffers, "counters": after.counters})

@@ -1,0 +1,183 @@
+"""FedAvgR: Wei, Li, Liu and Wang, Federated Learning for Non-IID Data: From Theory to Algorithm (2022).
+
+Algorithm 1 and §4.1: every local step minimises ℓ + α‖W‖_* + β‖φ(X)‖_F + γ·MMD[p̂_k^φ, p̂^φ], with W the classifier and φ
+the features. p̂_k^φ is a Gaussian estimate of client k's features, uploaded once before the first round (server lines 2–6)
+and after every local training; p̂^φ is their mixture with weights n_k / n (line 6). A client draws Z from it once a round
+(client line 1) and compares the features of each batch with Z (line 4); Z carries no gradient.
+
+As the paper defines it, MMD is the distance of two means, ‖E φ(x) − E z‖: it does not see whether distributions with equal
+means differ. The estimate after each epoch (line 8) is used only after the last one, so it is made only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedquilt.arguments import Count, NonNegative
+from fedquilt.core.algorithm import Algorithm, Cohort, Indices, add_exchange
+from fedquilt.core.client import ClientUpdate
+from fedquilt.core.describe import describe
+from fedquilt.core.exchange import Exchange, First, Parting, Setting, Trained, Visit
+from fedquilt.core.features import features_of
+from fedquilt.core.params import ModelState, Tensors
+from fedquilt.core.penalty import Penalty, Seen, classifier_layer
+from fedquilt.core.rng import generator
+from fedquilt.core.state import ServerState
+from fedquilt.core.transform import State
+from fedquilt.core.workbench import Workbench
+from fedquilt.data.data import Data
+from fedquilt.errors import SpecError
+from fedquilt.parts.features import Estimator, draw, estimate
+from fedquilt.parts.penalties import frobenius, mmd, trace_norm
+from fedquilt.registry import wrappers
+
+NAME = "fed_avg_r"
+Norm = Literal["batch", "client"]
+
+
+@wrappers.register
+def fed_avg_r(
+    algorithm: Algorithm,
+    alpha: NonNegative = 1e-6,
+    beta: NonNegative = 1e-6,
+    gamma: NonNegative = 1e-2,
+    norm: Norm = "batch",
+    squared: bool = False,
+    estimator: Estimator = "diagonal",
+    samples: Count = 100,
+    layer: str | None = None,
+) -> Algorithm:
+    """Regularise classifier and features, and pull clients' features together (Wei 2022).
+
+    - `alpha`, `beta` and `gamma` are α (trace norm of the classifier), β (norm of the features) and γ (distance of the
+      client's features from all clients'). Each is left out where it is 0; with all of them 0 this is the wrapped method.
+    - `norm`: ‖φ(X)‖_F of the batch, as Algorithm 1 prints it, or an estimate of that of all of the client's data, as
+      the objective in §4.1 says: the batch's, times √(n_k / batch size).
+    - `squared` takes MMD² instead of MMD, which is smooth where the means agree.
+    - `estimator`: a Gaussian with a diagonal or a full covariance; the paper does not say which. `samples` is how many Z
+      are drawn.
+    - `layer` names the model's classifier, a linear layer, where the model does not name it itself by an attribute
+      `classifier_layer`. Features are what that layer is given.
+
+    With γ > 0 the mean and covariance of each client's features leave the client, and everybody is told everybody's.
+
+    >>> from fedquilt import fed_avg
+    >>> base = fed_avg()
+    >>> fed_avg_r(base, alpha=0, beta=0, gamma=0) is base
+    True
+    """
+    if not (alpha or beta or gamma):
+        return algorithm
+    penalty = Penalty(partial(_penalty, alpha, beta, gamma, norm, squared), layer)
+    for before in algorithm.penalties:
+        if isinstance(before.value, partial) and before.value.func is _penalty:
+            if describe(before) == describe(penalty):
+                return algorithm
+            raise SpecError("fed_avg_r is applied twice, with different values: take one of them")
+    regularised = replace(algorithm, penalties=(*algorithm.penalties, penalty))
+    begin = partial(_begin, gamma, samples, estimator)
+    if not gamma:
+        needed = beta and norm == "client"
+        return add_exchange(regularised, Exchange(NAME, begin=begin)) if needed else regularised
+    told = partial(_end, estimator, layer)
+    announce = partial(_announce, estimator, layer)
+    exchange = Exchange(NAME, announce=announce, begin=begin, end=told, gather=_Told, retell=_retell, regroup=_regroup)
+    return add_exchange(regularised, exchange)
+
+
+def _penalty(alpha: float, beta: float, gamma: float, norm: Norm, squared: bool, seen: Seen) -> Tensor:
+    terms = []
+    if alpha:
+        terms.append(alpha * trace_norm(seen.classifier))
+    if beta:
+        length = beta * frobenius(seen.features)
+        terms.append(length if norm == "batch" else length * (seen.given[NAME]["examples"] / len(seen.features)).sqrt())
+    if gamma:
+        terms.append(gamma * mmd(seen.features, seen.given[NAME]["drawn"], squared))
+    return torch.stack(terms).sum()
+
+
+def _announce(estimator: Estimator, layer: str | None, setting: Setting) -> First:
+    """Estimate every client's feature distribution with the first model."""
+    sizes, held = setting.partition.sizes, setting.partition.client
+    estimates = {
+        client: _estimated(estimator, layer, setting.bench, setting.model, setting.data, held(client))
+        for client in range(len(setting.partition))
+        if sizes[client]
+    }
+    first = next(iter(estimates.values()))
+    means = torch.zeros(len(setting.partition), len(first["mean"]))
+    scales = torch.zeros(len(setting.partition), len(first["scale"]))
+    for client, own in estimates.items():
+        means[client], scales[client] = own["mean"], own["scale"]
+    weights = torch.from_numpy(sizes / sizes.sum()).float()
+    uploaded = sum(tensor.nbytes for own in estimates.values() for tensor in own.values())
+    return First({"means": means, "scales": scales, "weights": weights}, uploaded, asked=len(estimates))
+
+
+def _begin(gamma: float, samples: int, estimator: Estimator, visit: Visit) -> Tensors:
+    """Draw Z from the mixture of all clients' feature distributions."""
+    given = {"examples": torch.tensor(float(len(visit.data)))}
+    if not gamma:
+        return given
+    context, told = visit.context, visit.announced
+    rng = generator(context.seed, "features", *context.key)
+    return given | {"drawn": draw(told["means"], told["scales"], told["weights"], samples, rng, estimator)}
+
+
+def _end(estimator: Estimator, layer: str | None, visit: Visit, trained: Trained) -> Parting:
+    """Estimate the client's feature distribution with its own model."""
+    data = visit.data
+    return Parting(told=_estimated(estimator, layer, visit.context.bench, trained.after, data.data, data.rows))
+
+
+def _estimated(
+    estimator: Estimator, layer: str | None, bench: Workbench, model: ModelState, data: Data, rows: Indices
+) -> Tensors:
+    name = classifier_layer(bench.module, layer)
+    return estimate(features_of(bench, model, name, data, data.train, rows), estimator)
+
+
+class _Told:
+    """Collects the clients' feature distributions."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        self._told: dict[int, tuple[int, Tensors]] = {}
+
+    def add(self, update: ClientUpdate) -> None:
+        told: Tensors = update.told[NAME]  # type: ignore[assignment]
+        self._told[update.slot] = (update.client, {name: tensor.clone() for name, tensor in told.items()})
+
+    def finish(self) -> Tensors:
+        told = [self._told[slot] for slot in sorted(self._told)]
+        return {
+            "clients": torch.tensor([client for client, _ in told]),
+            "means": torch.stack([own["mean"] for _, own in told]),
+            "scales": torch.stack([own["scale"] for _, own in told]),
+        }
+
+
+def _retell(announced: Tensors, gathered: Tensors) -> Tensors:
+    """Renew the distributions of those who were heard."""
+    clients = gathered["clients"]
+    return {
+        "means": announced["means"].index_copy(0, clients, gathered["means"]),
+        "scales": announced["scales"].index_copy(0, clients, gathered["scales"]),
+        "weights": announced["weights"],
+    }
+
+
+def _regroup(state: ServerState, members: Sequence[int], kept: Sequence[Tensors | None]) -> ServerState:
+    """Let the mixture be that of the members alone."""
+    told: Tensors = state.announced[NAME]  # type: ignore[assignment]
+    inside = torch.zeros_like(told["weights"])
+    inside[list(members)] = told["weights"][list(members)]
+    weights = inside / inside.sum() if float(inside.sum()) > 0 else told["weights"]
+    announced: State = {**state.announced, NAME: {**told, "weights": weights}}
+    return replace(state, announced=announced)

@@ -1,0 +1,106 @@
+"""FedDyn: Acar et al., Federated Learning Based on Dynamic Regularization (2021).
+
+Algorithm 1: client k minimises L_k(θ) − ⟨g_k, θ⟩ + (α/2)·‖θ − θ_t‖², and then sets g_k ← g_k − α(θ_k − θ_t). The server
+keeps h ← h − (α/N)·Σ (θ_k − θ_t), the sum over the cohort, N the number of all clients, and moves to mean(θ_k) − h/α.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from fedquilt.arguments import Positive
+from fedquilt.core.algorithm import Algorithm, Cohort, add_exchange, claim
+from fedquilt.core.client import ClientUpdate
+from fedquilt.core.describe import describe
+from fedquilt.core.exchange import Exchange, Parting, Trained, Visit
+from fedquilt.core.params import Tensors
+from fedquilt.core.state import ServerState
+from fedquilt.core.transform import At, State, Transform, chain
+from fedquilt.errors import SpecError
+from fedquilt.parts.descent import sgd
+from fedquilt.parts.given import add_given
+from fedquilt.parts.proximal import pull_to_start
+from fedquilt.parts.reduction import WeightedMean
+from fedquilt.parts.weights import equally
+from fedquilt.registry import wrappers
+
+NAME = "fed_dyn"
+
+
+@wrappers.register
+def fed_dyn(algorithm: Algorithm, alpha: Positive = 0.01) -> Algorithm:
+    """Regularise clients so that their optima agree with the server's (Acar 2021).
+
+    `alpha` is α, from 0.001 to 0.1 in the paper. Clients count equally, as there. Nothing is sent besides the model; a
+    client keeps one vector as large as it, the server another.
+
+    >>> from fedquilt import fed_avg
+    >>> fed_dyn(fed_avg(), alpha=0.1).claims[0]
+    ('weigh', 'fed_dyn')
+    """
+    end, regroup = partial(_end, alpha), partial(_regroup, alpha)
+    exchanging = add_exchange(
+        algorithm, Exchange(NAME, begin=_begin, end=end, gather=_Share, regroup=regroup, remembers=True)
+    )
+    if exchanging is algorithm:  # wrapped before: the terms must not be added twice
+        return algorithm
+    local = chain(add_given(NAME), pull_to_start(alpha), algorithm.local)
+    # h is made of the mean of the updates: another reduction would break it.
+    server = Transform(_init, _step)
+    regularised = claim(replace(exchanging, local=local), NAME, weigh=equally, reduce=WeightedMean, server=server)
+    if describe(algorithm.server) != describe(sgd(1.0)):
+        raise SpecError(
+            "fed_dyn has a server step of its own, which would take the place of the wrapped method's: apply what changes "
+            "the server's step after fed_dyn"
+        )
+    return regularised
+
+
+def _begin(visit: Visit) -> Tensors:
+    """Return −g_k, by parameter."""
+    vector = visit.context.start.vector
+    linear = torch.zeros_like(vector) if visit.kept is None else -visit.kept["linear"]
+    return visit.context.bench.layout.parameters_of(linear)
+
+
+def _end(alpha: float, visit: Visit, trained: Trained) -> Parting:
+    """Return g_k − α(θ_k − θ_t) to keep."""
+    before = torch.zeros_like(trained.delta) if visit.kept is None else visit.kept["linear"]
+    return Parting(keep={"linear": before - alpha * trained.delta})
+
+
+def _regroup(alpha: float, state: ServerState, members: Sequence[int], kept: Sequence[Tensors | None]) -> ServerState:
+    """Make h the mean of the members' g_k, as it is of all clients' in one group."""
+    total = torch.zeros_like(state.model.vector)
+    for own in kept:
+        total += 0 if own is None else own["linear"]
+    return replace(state, optimiser={"model": total / (alpha * len(kept))})
+
+
+class _Share:
+    """Counts which share of all clients was heard."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        self._heard: set[int] = set()
+        self._population = cohort.population
+
+    def add(self, update: ClientUpdate) -> None:
+        self._heard.add(update.client)
+
+    def finish(self) -> Tensors:
+        return {"share": torch.tensor(len(self._heard) / self._population)}
+
+
+def _init(params: Tensors) -> State:
+    return {name: torch.zeros_like(value) for name, value in params.items()}
+
+
+def _step(direction: Tensors, state: State, at: At) -> tuple[Tensors, State]:
+    """Step by mean(Δ) − h/α; the state is h/α, and the direction −mean(Δ)."""
+    share = at.given[NAME]["share"]
+    after = {name: state[name] + share * d for name, d in direction.items()}  # type: ignore[operator]
+    return {name: -d - after[name] for name, d in direction.items()}, dict(after)

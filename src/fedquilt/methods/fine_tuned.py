@@ -1,0 +1,48 @@
+"""Testing on clients' own data: the model as it is, or after every client has fine-tuned it.
+
+Fine-tune-then-evaluate: Wang et al., Federated Evaluation of On-device Personalization (2019).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fedquilt.arguments import BatchSize, Count, Rate
+from fedquilt.core.algorithm import Algorithm, claim
+from fedquilt.core.own import Personalise
+from fedquilt.methods.fed_avg import fed_avg
+from fedquilt.methods.fl_hc import Holdout
+from fedquilt.registry import wrappers
+
+
+@wrappers.register
+def own_test(algorithm: Algorithm, holdout: Holdout = 0.2) -> Algorithm:
+    """Test the model on every client's own data too (McMahan 2017).
+
+    A share `holdout` of every client's data is kept out of training for it; with 0, the model is tested on what they train
+    on. Reported as `own_accuracy`, over all of these examples, and `own_accuracy_worst_tenth`, the mean over the worst
+    tenth of the clients.
+
+    >>> from fedquilt import fed_avg
+    >>> own_test(fed_avg()).own
+    0.2
+    """
+    return claim(algorithm, "own_test", own=holdout)
+
+
+@wrappers.register
+def fine_tuned(
+    algorithm: Algorithm, lr: Rate = 0.1, epochs: Count = 1, batch: BatchSize = 10, holdout: Holdout = 0.2
+) -> Algorithm:
+    """Let every client fine-tune the model before it is tested on the client's own data (Wang 2019).
+
+    Training itself is not changed: the fine-tuned models are used for `own_accuracy` alone, and thrown away. A share
+    `holdout` of every client's data is kept out of training to test on. Where fine-tuning fails, as that of a model with
+    batch normalisation does on a batch of one, the client is tested with the model as it is.
+
+    >>> from fedquilt import fed_avg
+    >>> fine_tuned(fed_avg(), epochs=2).personalise.by.name
+    'fed_avg'
+    """
+    inner = replace(fed_avg(lr=lr, epochs=epochs, batch=batch), loss=algorithm.loss)
+    return claim(algorithm, "fine_tuned", own=holdout, personalise=Personalise(by=inner))

@@ -1,0 +1,171 @@
+"""FL+HC: Briggs, Fan and Andras, Federated Learning with Hierarchical Clustering of Local Updates (2020).
+
+Rounds of the wrapped method for all clients; then one round in which every client trains and the updates are clustered
+agglomeratively; from there on every cluster trains a model of its own. The updates of the clustering round count: each
+cluster starts with the mean of its own members'. With one cluster this is the wrapped method.
+
+Wei 2022 compares with it (two clusters) and tests "with the entire test set": we report the mean over clients of their
+cluster model's accuracy there, and accuracy on the clients' own data, for which the method was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedquilt.arguments import Count, Positive
+from fedquilt.core.algorithm import Algorithm, Indices, claim
+from fedquilt.core.client import ClientUpdate, Fault
+from fedquilt.core.course import Step, Work, every_group, listened, merged, regrouped
+from fedquilt.core.plan import plan, planned_for
+from fedquilt.core.round import fault_in
+from fedquilt.core.state import Group, RunState
+from fedquilt.errors import SpecError
+from fedquilt.parts.selection import Uniform
+from fedquilt.registry import wrappers
+
+Linkage = Literal["ward", "single", "complete", "average"]
+Distance = Literal["euclidean", "cityblock", "cosine"]
+Holdout = Annotated[float, Field(ge=0, lt=1)]
+
+
+@wrappers.register
+def fl_hc(
+    algorithm: Algorithm,
+    rounds: Count = 10,
+    clusters: Count | None = 2,
+    threshold: Positive | None = None,
+    linkage: Linkage = "ward",
+    distance: Distance = "euclidean",
+    holdout: Holdout = 0.0,
+) -> Algorithm:
+    """Cluster clients by their updates, and train a model for each cluster (Briggs 2020, Wei 2022).
+
+    - After `rounds` rounds together, all clients take part in one round, and their updates are clustered.
+    - `clusters` is how many there are to be at most; with `threshold` instead, clusters nearer than it are joined.
+    - `linkage` and `distance` are those of SciPy's agglomerative clustering; "ward" goes with "euclidean" only.
+    - Accuracy is reported on the whole test set, as the mean over clients, and on clients' own data (`own_accuracy`): on a
+      share `holdout` of it that is kept out of training, or, with 0, on what they train on.
+
+    >>> from fedquilt import fed_avg
+    >>> fl_hc(fed_avg(fraction=1.0), rounds=5, clusters=3).own
+    0.0
+    """
+    if linkage == "ward" and distance != "euclidean":
+        raise SpecError(f'fl_hc: linkage "ward" goes with distance "euclidean" only, got "{distance}"')
+    if threshold is not None and clusters not in (None, 2):
+        raise SpecError("fl_hc: clusters and threshold: give one of them")
+    if threshold is None and clusters is None:
+        raise SpecError("fl_hc: clusters or threshold: one of them is needed")
+    course = ClusterThenTrain(rounds, None if threshold is not None else clusters, threshold, linkage, distance)
+    return claim(algorithm, "fl_hc", course=course, own=holdout)
+
+
+@dataclass(frozen=True)
+class ClusterThenTrain:
+    """The course of FL+HC."""
+
+    rounds: int
+    clusters: int | None
+    threshold: float | None
+    linkage: Linkage
+    distance: Distance
+
+    @property
+    def needs_rounds(self) -> int:
+        """The rounds that a run must have for this to make a difference."""
+        return self.rounds + 1
+
+    def __call__(self, work: Work, run: RunState) -> tuple[RunState, list[Step]]:
+        """Run the next round."""
+        return self._split(work, run) if run.round == self.rounds else every_group(work, run)
+
+    def _split(self, work: Work, run: RunState) -> tuple[RunState, list[Step]]:
+        """Run a round with all clients, cluster their updates, and merge them cluster by cluster."""
+        federation, (whole,) = work.federation, run.groups
+        everyone = replace(federation.algorithm, select=Uniform(1.0))
+        planned = plan(everyone, whole, federation.population, federation.seed)
+        results = [
+            _copied(result)
+            for result in listened(
+                work, whole.state, work.session.run(planned, whole.state, run.store), 0, len(planned.clients)
+            )
+        ]
+        usable = [
+            result
+            for result in results
+            if isinstance(result, ClientUpdate) and fault_in(result, federation.layout, whole.state.model) is None
+        ]
+        members = self._members([update.client for update in usable], usable, len(federation.partition))
+        steps: list[Step] = []
+        store = run.store
+        for clients in members:
+            inside = set(clients.tolist())
+            # Those who were asked keep their slots: with one cluster this is the plan itself.
+            absent = {slot: why for slot, why in planned.absent.items() if planned.client_of[slot] in inside}
+            asked = planned.clients[np.isin(planned.clients, clients)]
+            own = planned_for(everyone, asked, federation.population, federation.seed, planned.round)
+            # `first_slot` tells the clusters' server noise apart; the updates know their own slots.
+            first = sum(len(step.planned.clients) for step in steps)
+            part = replace(own, population=len(clients), first_slot=first, absent={}, seconds=planned.seconds)
+            gone = [Fault(planned.client_of[slot], slot, why, simulated=True) for slot, why in absent.items()]
+            heard = [result for result in results if result.client in inside]
+            step, store = merged(work, whole.state, part, store, [*gone, *heard])
+            steps.append(step)
+        states = [step.after for step in steps]
+        if len(members) > 1:
+            states = [
+                regrouped(everyone, state, clients.tolist(), store)
+                for state, clients in zip(states, members, strict=True)
+            ]
+        groups = tuple(Group(state, clients) for state, clients in zip(states, members, strict=True))
+        return RunState(groups, store), steps
+
+    def _members(self, clients: list[int], updates: Sequence[ClientUpdate], population: int) -> list[Indices]:
+        """Return the clients of every cluster; those that were not heard are put into the largest."""
+        if len(updates) < 2:
+            return [np.arange(population, dtype=np.int64)]
+        order = np.argsort(clients, kind="stable")
+        deltas = np.stack([updates[place].delta.numpy() for place in order])
+        labels = cluster(deltas, self.clusters, self.threshold, self.linkage, self.distance)
+        of = dict(zip(np.asarray(clients)[order].tolist(), labels.tolist(), strict=True))
+        largest = int(np.bincount(labels).argmax())
+        everyone = np.asarray([of.get(client, largest) for client in range(population)])
+        return [np.flatnonzero(everyone == label) for label in np.unique(everyone)]
+
+
+def _copied(result: ClientUpdate | Fault) -> ClientUpdate | Fault:
+    if isinstance(result, Fault):
+        return result
+    return replace(result, delta=result.delta.clone(), buffers=result.buffers.clone(), counters=result.counters.clone())
+
+
+def cluster(
+    updates: npt.NDArray[np.float32],
+    clusters: int | None,
+    threshold: float | None,
+    linkage: Linkage,
+    distance: Distance,
+) -> npt.NDArray[np.int64]:
+    """Cluster updates, one a row; return the cluster of each, numbered by first appearance.
+
+    >>> cluster(np.array([[0.0], [5.0], [0.1]], dtype=np.float32), 2, None, "average", "euclidean").tolist()
+    [0, 1, 0]
+    """
+    from scipy.cluster import hierarchy
+    from scipy.spatial.distance import pdist
+
+    distances = pdist(updates.astype(np.float64), distance)
+    # An update of zeros has no direction: its cosine distance, 0/0, is taken to be that of unrelated ones.
+    tree = hierarchy.linkage(np.nan_to_num(distances, nan=1.0), linkage)
+    if clusters is not None:
+        labels = hierarchy.fcluster(tree, clusters, criterion="maxclust")
+    else:
+        labels = hierarchy.fcluster(tree, threshold, criterion="distance")
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse].astype(np.int64)

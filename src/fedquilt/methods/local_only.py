@@ -1,0 +1,60 @@
+"""Every client on its own: the baseline that federated learning has to beat.
+
+Clients train on their own data, a pass or several a round, and nothing is averaged or sent. Reported is the mean over
+clients of their models' accuracy on the whole test set and, as `own_accuracy`, on data of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedquilt.arguments import ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
+from fedquilt.core.algorithm import Algorithm, claim
+from fedquilt.core.course import Step, Work, every_group, regrouped
+from fedquilt.core.state import Group, RunState
+from fedquilt.methods.fed_avg import fed_avg
+from fedquilt.methods.fl_hc import Holdout
+from fedquilt.registry import methods
+
+
+@methods.register
+def local_only(
+    lr: Rate = 0.1,
+    epochs: ChangingCount = 1,
+    batch: ChangingBatchSize = 10,
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+    holdout: Holdout = 0.2,
+) -> Algorithm:
+    """Train every client on its own data alone, the baseline that averaging has to beat (McMahan 2017).
+
+    A share `holdout` of a client's data is kept out of training to test it on (with 0, it is tested on what it trains on).
+    Every client's model is evaluated on the whole test set: with many clients, set `run.eval_every`.
+
+    >>> local_only(lr=0.05).sends
+    False
+    """
+    base = fed_avg(
+        lr=lr,
+        fraction=1.0,
+        epochs=epochs,
+        batch=batch,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        keep_momentum=True,
+    )
+    return claim(replace(base, name="local_only"), "local_only", course=each_alone, own=holdout, sends=False)
+
+
+def each_alone(work: Work, run: RunState) -> tuple[RunState, list[Step]]:
+    """Run a round in which every client is a group of its own."""
+    if run.round == 0 and len(run.groups) == 1:
+        state, algorithm = run.groups[0].state, work.federation.algorithm
+        groups = [
+            Group(regrouped(algorithm, state, [client], run.store), np.asarray([client], dtype=np.int64))
+            for client in range(len(work.federation.partition))
+        ]
+        run = RunState(tuple(groups), run.store)
+    return every_group(work, run)

@@ -1,0 +1,36 @@
+"""A bound on the length of updates, kept by the server.
+
+Sun, Kairouz, Suresh and McMahan, Can You Really Backdoor Federated Learning? (2019), "norm thresholding of updates":
+Σ Δ_k / max(1, ‖Δ_k‖₂ / M).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+
+from fedquilt.arguments import PositiveOrInfinite
+from fedquilt.core.algorithm import Algorithm, claim
+from fedquilt.parts.robust import Bounded
+from fedquilt.registry import wrappers
+
+
+@wrappers.register
+def norm_bound(algorithm: Algorithm, limit: PositiveOrInfinite = 3.0) -> Algorithm:
+    """Shorten long updates at the server, before they are averaged (Sun 2019).
+
+    `limit` is the paper's M, the largest L2 norm over all parameters together; `inf` leaves the method as it is. What
+    follows is the wrapped method's own reduction, so that this goes around a robust one (`norm_bound(median(…))`), and not
+    within it.
+
+    >>> from fedquilt import fed_avg
+    >>> base = fed_avg()
+    >>> norm_bound(base, limit=float("inf")) is base
+    True
+    """
+    if limit == math.inf:
+        return algorithm
+    bounded = partial(Bounded, limit, algorithm.reduce)
+    # The part is wrapped, not replaced: whoever claimed it before keeps it, and nobody may replace it afterwards.
+    return claim(replace(algorithm, reduce=bounded), "norm_bound", reduce=bounded)

@@ -1,0 +1,38 @@
+"""One-shot averaging: Zinkevich et al., Parallelized Stochastic Gradient Descent (2010); compared with in Wei 2022.
+
+"OneShot aggregates local models when local trainings converge" (Wei 2022, §5.3): every client trains on its own until its
+loss stands still, and the models are averaged once, with weights n_k / n. Wei 2022 gives no criterion of convergence; ours
+is the mean training loss of a pass over the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fedquilt.arguments import BatchSize, Count, Momentum, NonNegative, Rate
+from fedquilt.core.algorithm import Algorithm
+from fedquilt.methods.fed_avg import fed_avg
+from fedquilt.parts.convergence import LossStandsStill
+from fedquilt.registry import methods
+
+
+@methods.register
+def one_shot(
+    lr: Rate = 0.1,
+    batch: BatchSize = 10,
+    tolerance: NonNegative = 1e-3,
+    patience: Count = 1,
+    max_epochs: Count = 100,
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+) -> Algorithm:
+    """Train every client until it converges, and average once (Zinkevich 2010, Wei 2022).
+
+    A client stops when the mean training loss of a pass over its data has fallen by no more than `tolerance` of the one
+    before, `patience` passes in a row, or after `max_epochs`. Training ends after one round, whatever `rounds` says.
+
+    >>> one_shot(tolerance=0.01).last_round
+    1
+    """
+    base = fed_avg(lr=lr, fraction=1.0, epochs=max_epochs, batch=batch, momentum=momentum, weight_decay=weight_decay)
+    return replace(base, name="one_shot", until=LossStandsStill(tolerance, patience), last_round=1)

@@ -1,0 +1,110 @@
+"""SCAFFOLD: Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning (2020).
+
+Algorithm 1 with option II: every client keeps a control variate c_k, the server c. Local steps go along g − c_k + c, which
+removes the clients' drift. After K steps at rate η, c_k⁺ = c_k − c + (x − y_k) / (K·η). The server moves its own by the
+mean over *all* N clients: c⁺ = c + (1/N)·Σ (c_k⁺ − c_k), the sum over the cohort.
+
+With momentum at the clients, K is counted as FedNova does: (x − y_k) / (K·η) is then still a mean of gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from fedquilt.core.algorithm import Algorithm, Cohort, add_exchange, claim
+from fedquilt.core.client import ClientUpdate
+from fedquilt.core.exact import LARGEST, ExactMean
+from fedquilt.core.exchange import Exchange, First, Parting, Setting, Trained, Visit
+from fedquilt.core.fit import ClientError
+from fedquilt.core.params import Tensors
+from fedquilt.core.state import ServerState
+from fedquilt.core.transform import chain
+from fedquilt.errors import SpecError
+from fedquilt.parts.given import add_given
+from fedquilt.parts.weights import equally
+from fedquilt.registry import wrappers
+
+NAME = "scaffold"
+
+
+@wrappers.register
+def scaffold(algorithm: Algorithm) -> Algorithm:
+    """Correct the drift of local training by control variates (Karimireddy 2020).
+
+    Clients count equally, as in the paper. A variate as large as the model goes down and up besides it, which doubles the
+    bytes of a round; each client keeps its own.
+
+    >>> from fedquilt import fed_avg
+    >>> [exchange.name for exchange in scaffold(fed_avg()).exchanges]
+    ['scaffold']
+    """
+    exchange = Exchange(
+        NAME,
+        announce=_announce,
+        begin=_begin,
+        end=_end,
+        gather=_Variates,
+        retell=_retell,
+        regroup=_regroup,
+        remembers=True,
+    )
+    if algorithm.keep_local_state:
+        raise SpecError("scaffold: needs momentum that starts anew in every round: leave keep_momentum out")
+    exchanging = add_exchange(algorithm, exchange)
+    if exchanging is algorithm:  # wrapped before: the correction must not be added twice
+        return algorithm
+    return claim(replace(exchanging, local=chain(add_given(NAME), algorithm.local)), NAME, weigh=equally)
+
+
+def _announce(setting: Setting) -> First:
+    return First({"variate": torch.zeros_like(setting.model.vector)})
+
+
+def _begin(visit: Visit) -> Tensors:
+    """Return c − c_k, by parameter."""
+    own = torch.zeros_like(visit.announced["variate"]) if visit.kept is None else visit.kept["variate"]
+    return visit.context.bench.layout.parameters_of(visit.announced["variate"] - own)
+
+
+def _end(visit: Visit, trained: Trained) -> Parting:
+    """Return c_k⁺ to keep, and c_k⁺ − c_k to tell."""
+    change = -visit.announced["variate"] - trained.delta / (trained.effective_steps * trained.lr)
+    largest = float(change.abs().max())
+    if largest >= LARGEST:  # The update itself may be smaller by K·η, and pass.
+        raise ClientError(f"its control variate has a value of {largest:.3g}; the limit is {LARGEST:.0f}")
+    own = change if visit.kept is None else visit.kept["variate"] + change
+    return Parting(keep={"variate": own}, told={"variate": change})
+
+
+class _Variates:
+    """Sums the changes of the variates, exactly, over all clients."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        self._mean = ExactMean(cohort.parameters, cohort.clients)
+        self._population = cohort.population
+        self._heard: set[int] = set()
+
+    def add(self, update: ClientUpdate) -> None:
+        told: Tensors = update.told[NAME]  # type: ignore[assignment]
+        self._mean.add(update.slot, told["variate"], 1.0)
+        self._heard.add(update.client)
+
+    def finish(self) -> Tensors:
+        mean = self._mean.finish()
+        assert mean is not None, "a round without updates is not applied"
+        return {"change": mean * (len(self._heard) / self._population)}
+
+
+def _retell(announced: Tensors, gathered: Tensors) -> Tensors:
+    return {"variate": announced["variate"] + gathered["change"]}
+
+
+def _regroup(state: ServerState, members: Sequence[int], kept: Sequence[Tensors | None]) -> ServerState:
+    """Make c the mean of the members' c_k: c⁺ = c + mean(c_k⁺ − c_k) would never make up for a difference."""
+    total = torch.zeros_like(state.model.vector)
+    for own in kept:
+        total += 0 if own is None else own["variate"]
+    return replace(state, announced=state.announced | {NAME: {"variate": total / len(kept)}})
