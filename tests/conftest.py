@@ -36,7 +36,9 @@ def unbalanced(blobs: Data) -> Partition:
 @pytest.fixture
 def smooth() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3))
+    module = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3))
+    module.classifier_layer = "2"  # type: ignore[assignment]
+    return module
 
 
 @pytest.fixture

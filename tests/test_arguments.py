@@ -15,7 +15,7 @@ import pytest
 from torch import nn
 
 import fedquilt
-from fedquilt.arguments import ArgumentError, BatchSize, Count, Fraction, Positive, Seed, check
+from fedquilt.arguments import ArgumentError, BatchSize, Count, Fraction, Positive, Seed, check, takes
 from fedquilt.registry import Registry
 
 
@@ -121,6 +121,34 @@ def test_callables_of_every_kind() -> None:
         assert "widht" in problems(function, {"width": 5, "widht": 5})
     assert check(nn.Linear, {"in_features": 3, "out_features": 2})["bias"] is True
     assert check(dict, {"anything": "goes"}) == {"anything": "goes"}
+
+
+def test_records_that_may_be_left_out(blobs: fedquilt.Data) -> None:
+    """A record among several types is taken as it is, and the other arguments are still checked."""
+
+    def looks(width: Count = 1, data: fedquilt.Data | None = None) -> None: ...
+
+    assert check(looks, {"data": blobs})["data"] is blobs
+    assert check(looks, {})["data"] is None
+    assert problems(looks, {"width": 0, "data": "blobs"}) == {
+        "width": "must be at least 1, got 0",
+        "data": "must be a Data, got 'blobs'",
+    }
+
+
+def test_parameters_that_can_be_given_by_name() -> None:
+    class Net:
+        def __init__(self, width: int, *, data: str) -> None: ...
+
+    def positional(data: str, /) -> None: ...
+
+    def anything(*width: str, **data: str) -> None: ...
+
+    assert takes(Net, "data")
+    assert takes(Net, "width")
+    assert not takes(Net, "self")
+    assert not takes(positional, "data")
+    assert not takes(anything, "data")
 
 
 def test_annotations_that_cannot_be_checked_are_left_alone() -> None:

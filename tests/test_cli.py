@@ -512,3 +512,45 @@ def test_pace(monkeypatch: pytest.MonkeyPatch, seconds: float, text: str) -> Non
     pace.done = 9
     monkeypatch.setattr("time.monotonic", lambda: pace.begun + seconds)
     assert pace.text() == text
+
+
+def test_a_wrapper_in_the_place_of_a_method_and_the_other_way_round(command: Command) -> None:
+    answer = command("run", "spec.toml", "--set", "method.name=fed_vc")
+    assert answer.code == 2
+    assert "[method] name: 'fed_vc' changes a method: write it as [[wrap]]" in answer.err
+    text = Path("spec.toml").read_text()
+    Path("spec.toml").write_text(text + '\n[[wrap]]\nname = "fed_avg"\n')
+    answer = command("run", "spec.toml")
+    assert answer.code == 2
+    assert "[wrap 1] name: 'fed_avg' is a method: write it in [method]" in answer.err
+
+
+def test_a_run_that_failed_says_so_and_why(command: Command) -> None:
+    text = Path("spec.toml").read_text()
+    wrapped = text + '\n[[wrap]]\nname = "server_training"\nshare = 0.5\nlr = 3e38\nbatch = 1\nepochs = 3\n'
+    Path("spec.toml").write_text(wrapped)
+    assert command("run", "spec.toml").code == 1
+    out = command("show", "runs/spec").out
+    assert "failed" in out
+    assert "diverged in round 1" in " ".join(out.split())
+    assert "go on with" not in out
+
+
+def test_a_mistake_of_a_wrapper_names_its_table(command: Command) -> None:
+    text = Path("spec.toml").read_text()
+    Path("spec.toml").write_text(text + '\n[[wrap]]\nname = "fed_prox"\n[[wrap]]\nname = "fed_ir"\ntarget = "server"\n')
+    answer = command("run", "spec.toml")
+    assert answer.code == 2
+    assert "[wrap 2] target:" in answer.err
+
+
+def test_show_diagnose_and_what_was_simulated(command: Command) -> None:
+    text = Path("spec.toml").read_text()
+    wraps = (
+        '\n[[wrap]]\nname = "dropout"\nprobability = 0.5\n[[wrap]]\nname = "stragglers"\n[[wrap]]\nname = "own_test"\n'
+    )
+    Path("spec.toml").write_text(text + wraps)
+    assert command("run", "spec.toml").code == 0
+    out = " ".join(command("show", "runs/spec", "--diagnose").out.split())
+    for words in ("conflicts two clients' models differ on", "divergence", "on clients' own data", "simulated"):
+        assert words in out

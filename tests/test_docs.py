@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
+import runpy
 import shlex
 import shutil
 import tomllib
@@ -20,7 +22,16 @@ from fedquilt import registry
 from fedquilt.experiment.spec import GIVEN, REGISTRIES, WRAP, Options, check_spec
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+METHODS = ROOT / "docs" / "methods"
+METHOD_PAGES = sorted(page for page in METHODS.glob("*.md") if page.name != "index.md")
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    METHODS / "index.md",
+    *METHOD_PAGES,
+]
 COMMANDS = typer.main.get_command(fedquilt.cli.app).commands  # type: ignore[attr-defined]
 
 
@@ -38,8 +49,9 @@ def pages_with(language: str) -> list[Any]:
 
 @pytest.fixture
 def beside_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, with the example method that a page tells its reader to put there."""
-    shutil.copy(ROOT / "examples" / "own_method.py", tmp_path)
+    """An empty folder to work in, with the examples that a page tells its reader to put there."""
+    for example in ("own_method.py", "unequal_sizes.py"):
+        shutil.copy(ROOT / "examples" / example, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
@@ -83,16 +95,59 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         if "://" in target:
             continue
         path, _, anchor = target.partition("#")
-        there = (page.parent / path).resolve()
+        there = (page.parent / path).resolve() if path else page
         assert there.exists(), target
         if anchor:
             headings = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8"), re.MULTILINE)
-            assert anchor in {heading.lower().replace(" ", "-") for heading in headings}, target
+            slugs = {re.sub(r"[^\w\s-]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in slugs, target
 
 
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert [page.name for page in (ROOT / "docs").glob("*.md") if f"({page.name})" not in index] == ["index.md"]
+    assert "(methods/index.md)" in index
+    methods = (METHODS / "index.md").read_text(encoding="utf-8")
+    assert [page.name for page in METHOD_PAGES if f"({page.name})" not in methods] == []
+
+
+# Pages on methods: one for every method and wrapper, all alike, with the numbers that docs/methods/plots.py measured.
+
+HEADINGS = ["Idea", "Equation", "Spec", "On a small example", "Cost", "What leaves the client"]
+PLOTS: dict[str, Any] = runpy.run_path(str(METHODS / "plots.py"))
+RESULTS: dict[str, dict[str, dict[str, float]]] = json.loads((METHODS / "results.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", [*registry.methods, *registry.wrappers])
+def test_every_method_has_a_page(name: str) -> None:
+    rows = re.findall(
+        rf"^\| `{name}` \|.*\]\((\w+\.md)\) \|$", (METHODS / "index.md").read_text(encoding="utf-8"), re.M
+    )
+    assert len(rows) == 1
+    assert f"`{name}`" in (METHODS / rows[0]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", METHOD_PAGES, ids=name_of)
+def test_pages_on_methods_have_the_same_headings(page: Path) -> None:
+    assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE) == HEADINGS
+
+
+@pytest.mark.parametrize("page", METHOD_PAGES, ids=name_of)
+def test_the_spec_of_a_page_is_one_that_was_measured(page: Path) -> None:
+    comparison = PLOTS["COMPARISONS"][page.stem]
+    (block,) = blocks(page, "toml")
+    assert tomllib.loads(block) in [comparison.spec(label) for label in comparison.runs]
+
+
+@pytest.mark.parametrize("page", METHOD_PAGES, ids=name_of)
+def test_the_numbers_of_a_page_are_those_measured(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    (table,) = re.findall(rf"^{re.escape(PLOTS['HEADER'])}\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    measured = RESULTS[page.stem]
+    assert table.splitlines() == [PLOTS["row"](label, about) for label, about in measured.items()]
+    assert list(measured) == list(PLOTS["COMPARISONS"][page.stem].runs)
+    assert f"python docs/methods/plots.py {page.stem}\n" in text
+    assert f"](../images/methods/{page.stem}.png)" in text
 
 
 def test_readme_shows_the_example() -> None:
@@ -105,7 +160,8 @@ def test_readme_names_everything_registered(kind: str) -> None:
     assert [name for name in getattr(registry, kind) if f"`{name}`" not in readme] == []
 
 
-# Tables of docs/specs.md: a column for every function, a row for every key, and the default where they meet.
+# Tables of docs/specs.md: a column for every function, a row for every key, and the default where they meet. Wrappers are
+# many: each has a heading and a table of its own, or none where it takes no keys.
 
 
 def documented() -> dict[str, dict[str, dict[str, str]]]:
@@ -113,16 +169,23 @@ def documented() -> dict[str, dict[str, dict[str, str]]]:
     text = (ROOT / "docs" / "specs.md").read_text(encoding="utf-8")
     found: dict[str, dict[str, dict[str, str]]] = {}
     for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-        lines = [line for line in section.splitlines() if line.startswith("|")]
-        if not lines:
-            continue
-        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-        functions = [cell.strip("`[]") for cell in rows[0][3:]]
-        found[section.split("\n", 1)[0]] = {
-            function: {row[0].strip("`"): row[place] for row in rows[2:] if row[place]}
-            for place, function in enumerate(functions, start=3)
-        }
+        own, *parts = re.split(r"^### ", section, flags=re.MULTILINE)
+        columns = defaults(own)
+        for part in parts:
+            columns[part.split("\n", 1)[0]] = defaults(part).get("default", {})
+        if columns:
+            found[section.split("\n", 1)[0]] = columns
     return found
+
+
+def defaults(text: str) -> dict[str, dict[str, str]]:
+    """Read {column: {key: default}} from the table of a section; columns begin after key, type and meaning."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    return {
+        cell.strip("`[]"): {row[0].strip("`"): row[place] for row in rows[2:] if row[place]}
+        for place, cell in enumerate(rows[0] if rows else [])
+        if place >= 3
+    }
 
 
 def actual(function: Callable[..., Any], given: frozenset[str] = frozenset()) -> dict[str, str]:

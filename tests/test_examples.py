@@ -84,3 +84,10 @@ def test_compare_methods_shows_that_momentum_helps(capsys: pytest.CaptureFixture
         assert match is not None, line
         best[match[1]] = float(match[2])
     assert best["pooled data"] > best["FedAvgM"] > best["FedAvg"]
+
+
+def test_unequal_sizes_deals_out_everything_once() -> None:
+    labels = fq.digits().train.y.numpy()
+    held = example("unequal_sizes", run_name="imported")["unequal"](labels, clients=20, spread=1.5, seed=1)
+    assert sorted(held.indices.tolist()) == list(range(len(labels)))
+    assert held.sizes.max() > 10 * held.sizes.min() > 0

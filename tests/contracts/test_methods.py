@@ -10,9 +10,17 @@ import torch
 
 import fedquilt
 from fedquilt import registry
+from fedquilt.core.tensors import flat
 from fedquilt.experiment.folder import RunFolder
 
 METHODS = [*registry.methods, *registry.wrappers]
+ROUNDS = 4
+
+ARGUMENTS = {
+    "fl_hc": {"rounds": 2},  # so that the clustering round is one of those tested, the third
+    "one_shot": {"max_epochs": 3},
+}
+"""What a method is given where its defaults would leave out what is to be tested."""
 
 
 class StopError(Exception):
@@ -34,12 +42,16 @@ class StopAfter:
             raise StopError
 
 
+def made(name):
+    arguments = ARGUMENTS.get(name, {})
+    if name in registry.methods:
+        return registry.methods[name](**arguments)
+    return registry.wrappers[name](fedquilt.fed_avg(fraction=0.5, batch=8), **arguments)
+
+
 def train(name, blobs, unbalanced, smooth, **options):
-    method = (
-        registry.methods[name]() if name in registry.methods else registry.wrappers[name](fedquilt.fed_avg(batch=8))
-    )
     engine = options.pop("engine", fedquilt.inline())
-    return fedquilt.train(smooth, blobs, unbalanced, method, rounds=4, engine=engine, **options)
+    return fedquilt.train(smooth, blobs, unbalanced, made(name), rounds=ROUNDS, engine=engine, **options)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -60,11 +72,24 @@ def test_workers_do_not_matter(name, workers, blobs, unbalanced, smooth):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_resumed_run_equals_an_uninterrupted_one(name, blobs, unbalanced, smooth, tmp_path):
     whole = train(name, blobs, unbalanced, smooth, out=tmp_path / "whole")
+    stop = StopAfter(min(2, made(name).last_round or ROUNDS))
     with pytest.raises(StopError):
-        train(name, blobs, unbalanced, smooth, out=tmp_path / "broken", watcher=StopAfter(2), checkpoint_seconds=0.0)
+        train(name, blobs, unbalanced, smooth, out=tmp_path / "broken", watcher=stop, checkpoint_seconds=0.0)
     resumed = train(name, blobs, unbalanced, smooth, out=tmp_path / "broken")
     assert resumed.digest == whole.digest
+    assert _same(resumed.run, whole.run)
     assert _timeless(tmp_path / "whole") == _timeless(tmp_path / "broken")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_everything_that_a_run_carries_is_in_its_checkpoint(name, blobs, unbalanced, smooth, tmp_path):
+    """Models, groups, the server's memory, what is announced, and what clients keep: to the bit, and nothing less."""
+    result = train(name, blobs, unbalanced, smooth, out=tmp_path / "run")
+    saved, _ = RunFolder(tmp_path / "run").latest()
+    assert _same(saved, result.run)
+    method = made(name)
+    announcing = {exchange.name for exchange in method.exchanges if exchange.announce is not None}
+    assert all(set(group.state.announced) == announcing for group in saved.groups)
 
 
 class CtrlC:
@@ -88,10 +113,16 @@ class CtrlC:
             raise KeyboardInterrupt
         return self.session.evaluate(model, split)
 
+    def evaluate_own(self, state, clients, store):
+        return self.session.evaluate_own(state, clients, store)
+
 
 KEEPING = {
     "kept momentum": lambda: fedquilt.fed_avg_m(fraction=0.5, momentum=0.9, keep_momentum=True),
     "centralised": lambda: fedquilt.centralised(momentum=0.9, batch=20),
+    "scaffold": lambda: fedquilt.scaffold(fedquilt.fed_avg(fraction=0.5)),
+    "fed_dyn": lambda: fedquilt.fed_dyn(fedquilt.fed_avg(fraction=0.5)),
+    "ditto": lambda: fedquilt.ditto(fedquilt.fed_avg(fraction=0.5)),
 }
 
 
@@ -130,12 +161,20 @@ def test_ctrl_c_between_a_round_and_its_record_saves_the_round_before(blobs, unb
 
 
 def test_there_are_methods_to_test():
-    assert {"fed_avg", "fed_avg_m", "fed_sgd", "centralised"} | {
+    methods = {"fed_avg", "fed_avg_m", "fed_sgd", "centralised", "local_only", "one_shot"}
+    wrappers = {
         "fed_vc",
         "fed_prox",
         "projected",
         "gradient_noise",
-    } <= set(METHODS)
+        "scaffold",
+        "fed_nova",
+        "fed_dyn",
+        "ditto",
+        "fl_hc",
+    }
+    assert methods | wrappers <= set(METHODS)
+    assert set(ARGUMENTS) <= set(METHODS)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -150,3 +189,23 @@ def test_what_is_given_is_not_changed(name, blobs, unbalanced, smooth):
 
 def _timeless(path):
     return [{k: v for k, v in record.items() if k != "seconds"} for record in RunFolder(path).history()]
+
+
+def _same(one, other):
+    """Whether two runs carry the same, to the bit."""
+    left, right = (
+        [
+            run.round,
+            [None if group.clients is None else group.clients.tolist() for group in run.groups],
+            *(_bits({**vars(group.state.model)}) for group in run.groups),
+            *(_bits(group.state.optimiser) for group in run.groups),
+            *(_bits(group.state.announced) for group in run.groups),
+            {client: _bits(kept) for client, kept in run.store.items()},
+        ]
+        for run in (one, other)
+    )
+    return left == right
+
+
+def _bits(state):
+    return {name: (tensor.dtype, tuple(tensor.shape), tensor.numpy().tobytes()) for name, tensor in flat(state)}

@@ -15,8 +15,9 @@ from torch import nn
 import fedquilt
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.driver import rounds
-from fedquilt.core.round import merge, plan
-from fedquilt.core.state import ClientStore, initial_state
+from fedquilt.core.plan import plan
+from fedquilt.core.round import merge
+from fedquilt.core.state import ClientStore, Group, initial_state
 from fedquilt.core.transform import Transform, stateless
 from fedquilt.errors import OverflowInSumError
 
@@ -118,8 +119,8 @@ def test_weights_are_over_those_who_reported(federate, blobs, unbalanced):
     federation = federate(fedquilt.fed_avg(**EVERYONE))
     state = initial_state(federation.algorithm, federation.initial)
     with fedquilt.inline().open(federation) as session:
-        planned = plan(federation.algorithm, state, unbalanced.sizes, 1)
-        updates = list(session.run(planned, state.model, ClientStore()))
+        planned = plan(federation.algorithm, Group(state), federation.population, 1)
+        updates = list(session.run(planned, state, ClientStore()))
     left = [update for update in updates if update.client not in (1, 4)]
     faults = [Fault(update.client, update.slot, "late") for update in updates if update.client in (1, 4)]
     after, merged = merge(federation.algorithm, federation.layout, state, planned, [*faults, *left])
@@ -134,7 +135,7 @@ def test_weights_are_over_those_who_reported(federate, blobs, unbalanced):
 def test_a_weight_that_is_no_number(value, federate, unbalanced):
     federation = federate(fedquilt.fed_avg(**EVERYONE))
     state = initial_state(federation.algorithm, federation.initial)
-    planned = plan(federation.algorithm, state, unbalanced.sizes, 1)
+    planned = plan(federation.algorithm, Group(state), federation.population, 1)
     none = torch.zeros(0)
     update = ClientUpdate(
         0, 0, torch.ones(federation.layout.size), none, torch.zeros(0, dtype=torch.int64), value, 1.0, 1, 5
@@ -148,7 +149,7 @@ def test_a_weight_that_is_no_number(value, federate, unbalanced):
 def test_infinite_and_too_large_values(value, federate, unbalanced):
     federation = federate(fedquilt.fed_avg(**EVERYONE))
     state = initial_state(federation.algorithm, federation.initial)
-    planned = plan(federation.algorithm, state, unbalanced.sizes, 1)
+    planned = plan(federation.algorithm, Group(state), federation.population, 1)
     delta = torch.zeros(federation.layout.size)
     delta[3] = value
     update = ClientUpdate(0, 0, delta, torch.zeros(0), torch.zeros(0, dtype=torch.int64), 1.0, 1.0, 1, 5)
@@ -159,7 +160,7 @@ def test_infinite_and_too_large_values(value, federate, unbalanced):
 def test_an_overflow_of_the_sum_stops_the_round(federate, unbalanced):
     federation = federate(fedquilt.fed_avg(**EVERYONE))
     state = initial_state(federation.algorithm, federation.initial)
-    planned = plan(federation.algorithm, state, unbalanced.sizes, 1)
+    planned = plan(federation.algorithm, Group(state), federation.population, 1)
     delta = torch.full((federation.layout.size,), 2.0**19)
     heavy = ClientUpdate(0, 0, delta, torch.zeros(0), torch.zeros(0, dtype=torch.int64), 1e4, 1.0, 1, 5)
     with pytest.raises(OverflowInSumError):
@@ -169,10 +170,9 @@ def test_an_overflow_of_the_sum_stops_the_round(federate, unbalanced):
 def test_the_overflow_reaches_the_caller_of_a_run(federate):
     """A client that reports more weight than was planned: the driver stops instead of applying the sum."""
     federation = federate(fedquilt.fed_avg(**EVERYONE))
-    state = initial_state(federation.algorithm, federation.initial)
 
     class Boasting:
-        def run(self, planned, model, store):
+        def run(self, planned, state, store):
             delta = torch.full((federation.layout.size,), 2.0**19)
             for slot, client in enumerate(planned.clients.tolist()):
                 yield ClientUpdate(
@@ -183,7 +183,7 @@ def test_the_overflow_reaches_the_caller_of_a_run(federate):
             raise AssertionError("nothing is evaluated after an overflow")
 
     with pytest.raises(OverflowInSumError):
-        next(rounds(federation, Boasting(), state, ClientStore(), last=1))
+        next(rounds(federation, Boasting(), federation.start(), last=1))
 
 
 class Odd(nn.Module):
@@ -245,12 +245,12 @@ def test_the_server_keeps_no_updates_in_memory(federate, unbalanced):
     """`merge` must let go of every delta once it is folded: they would add up to cohort × model."""
     federation = federate(fedquilt.fed_avg(**EVERYONE))
     state = initial_state(federation.algorithm, federation.initial)
-    planned = plan(federation.algorithm, state, unbalanced.sizes, 1)
+    planned = plan(federation.algorithm, Group(state), federation.population, 1)
     alive = []
 
     def results():
         with fedquilt.inline().open(federation) as session:
-            for update in session.run(planned, state.model, ClientStore()):
+            for update in session.run(planned, state, ClientStore()):
                 alive.append(weakref.ref(update.delta))
                 yield update
                 del update

@@ -12,8 +12,9 @@ from torch.nn.utils import parametrizations
 import fedquilt
 from fedquilt.core.federation import Federation
 from fedquilt.core.params import Layout
-from fedquilt.core.round import merge, plan
-from fedquilt.core.state import ClientStore, initial_state
+from fedquilt.core.plan import plan
+from fedquilt.core.round import merge
+from fedquilt.core.state import ClientStore, Group, initial_state
 from fedquilt.errors import FedquiltError
 
 
@@ -95,8 +96,8 @@ def test_buffers_are_averaged_apart_and_whole_numbers_take_the_maximum(blobs, un
     federation = Federation.of(module, blobs, unbalanced, method, seed=1)
     state = initial_state(method, federation.initial)
     with fedquilt.inline().open(federation) as session:
-        planned = plan(method, state, unbalanced.sizes, 1)
-        updates = list(session.run(planned, state.model, ClientStore()))
+        planned = plan(method, Group(state), federation.population, 1)
+        updates = list(session.run(planned, state, ClientStore()))
         after, _ = merge(method, federation.layout, state, planned, updates)
     weights = torch.tensor([update.weight for update in updates], dtype=torch.float64)
     buffers = torch.stack([update.buffers.double() for update in updates])

@@ -14,8 +14,8 @@ from torch import nn
 import fedquilt
 from fedquilt.core.client import ClientUpdate
 from fedquilt.core.federation import Federation
-from fedquilt.core.round import plan
-from fedquilt.core.state import ClientStore, initial_state
+from fedquilt.core.plan import plan
+from fedquilt.core.state import ClientStore, Group, initial_state
 from fedquilt.errors import WorkerError
 
 
@@ -113,8 +113,8 @@ def test_the_largest_clients_go_first(blobs, unbalanced, smooth):
     federation = Federation.of(smooth, blobs, unbalanced, method, seed=1)
     state = initial_state(method, federation.initial)
     with fedquilt.processes(workers=1).open(federation) as session:
-        planned = plan(method, state, unbalanced.sizes, 1)
-        order = [result.client for result in session.run(planned, state.model, ClientStore())]
+        planned = plan(method, Group(state), federation.population, 1)
+        order = [result.client for result in session.run(planned, state, ClientStore())]
     assert order == sorted(range(6), key=lambda k: -int(unbalanced.sizes[k]))
 
 
@@ -123,10 +123,10 @@ def test_what_clients_keep_travels_to_workers_and_back(blobs, unbalanced, smooth
     federation = Federation.of(smooth, blobs, unbalanced, method, seed=1)
     state, store = initial_state(method, federation.initial), ClientStore()
     with fedquilt.processes(workers=2).open(federation) as session:
-        planned = plan(method, state, unbalanced.sizes, 1)
-        for result in session.run(planned, state.model, store):
+        planned = plan(method, Group(state), federation.population, 1)
+        for result in session.run(planned, state, store):
             assert isinstance(result, ClientUpdate)
             store = store.updated({result.client: result.keep})
     kept = dict(store.items())
     assert sorted(kept) == list(range(6))
-    assert set(kept[0]["0"]) == {"0.weight", "0.bias", "2.weight", "2.bias"}
+    assert set(kept[0]["optimiser"]["0"]) == {"0.weight", "0.bias", "2.weight", "2.bias"}

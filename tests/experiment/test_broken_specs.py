@@ -27,7 +27,7 @@ SPEC: dict[str, dict[str, Any]] = {
 
 GONE = object()
 
-FED_AVG_KEYS = "batch, epochs, fraction, keep_momentum, lr, lr_decay, momentum, reshuffle, weight_decay"
+FED_AVG_KEYS = "batch, epochs, fraction, keep_momentum, lr, momentum, reshuffle, weight_decay"
 TABLES = "data, engine, method, model, partition, published, run, sweep, wrap"
 OWN = 'or the import path of your own, "module:function"'
 
@@ -79,19 +79,25 @@ CHANGED = [
     ({"run": [{"rounds": 3}]}, "run: must be a table, [run], got [{'rounds': 3}]"),
     ({"run": GONE}, "[run]: the table is missing; it needs at least: rounds"),
     ({"data": GONE}, "[data]: the table is missing; it needs a name (cifar10, digits, mnist, mnist_5k)"),
-    ({"method": GONE}, "[method]: the table is missing; it needs a name (centralised, fed_avg, fed_avg_m, fed_sgd)"),
-    ({"method.name": GONE}, "[method] name: is required (centralised, fed_avg, fed_avg_m, fed_sgd)"),
+    (
+        {"method": GONE},
+        "[method]: the table is missing; it needs a name (centralised, fed_avg, fed_avg_m, fed_sgd, local_only, one_shot)",
+    ),
+    (
+        {"method.name": GONE},
+        "[method] name: is required (centralised, fed_avg, fed_avg_m, fed_sgd, local_only, one_shot)",
+    ),
     ({"method.name": 3}, "[method] name: must be text in quotes, got 3"),
     ({"method.name": ["fed_avg"]}, "[method] name: must be text in quotes, got ['fed_avg']"),
     (
         {"method.name": "fedavg"},
         "[method] name: no method is called 'fedavg'; did you mean 'fed_avg'? "
-        f"(known: centralised, fed_avg, fed_avg_m, fed_sgd); {OWN}",
+        f"(known: centralised, fed_avg, fed_avg_m, fed_sgd, local_only, one_shot); {OWN}",
     ),
     (
         {"model.name": "mnist2nn"},
         "[model] name: no model is called 'mnist2nn'; did you mean 'mnist_2nn'? (known: char_lstm, cifar_cnn_hsu, "
-        f"cifar_cnn_mcmahan, mnist_2nn, mnist_cnn, softmax_regression); {OWN}",
+        f"cifar_cnn_mcmahan, mnist_2nn, mnist_cnn, random_fourier, resnet20_fixup, softmax_regression); {OWN}",
     ),
     (
         {"data.name": "digit"},
@@ -117,18 +123,23 @@ CHANGED = [
     (
         {"run.round": 3},
         "[run] round: unknown key; did you mean 'rounds'? "
-        "(known: checkpoint_seconds, eval_every, import_from, rounds, seed, stop_at, train_loss)",
+        "(known: checkpoint_seconds, diagnose, eval_every, import_from, rounds, seed, stop_at, train_loss)",
     ),
     ({"run.rounds": GONE}, "[run] rounds: is required"),
     ({"partition.clients": GONE}, "[partition] clients: is required"),
     ({"partition.name": "dirichlet"}, "[partition] alpha: is required"),
     # types
-    ({"method.lr": "0.1"}, "[method] lr: must be a number, got '0.1'"),
-    ({"method.lr": True}, "[method] lr: must be a number, got True"),
-    ({"method.lr": [0.1]}, "[method] lr: must be a number, got [0.1]"),
-    ({"method.lr": {"initial": 0.1}}, "[method] lr: must be a number, got {'initial': 0.1}"),
-    ({"method.epochs": 1.5}, "[method] epochs: must be a whole number, got 1.5"),
-    ({"method.epochs": True}, "[method] epochs: must be a whole number, got True"),
+    ({"method.lr": "0.1"}, "[method] lr: must be a number, or a table of how it changes over rounds, got '0.1'"),
+    ({"method.lr": True}, "[method] lr: must be a number, or a table of how it changes over rounds, got True"),
+    ({"method.lr": [0.1]}, "[method] lr: must be a number, or a table of how it changes over rounds, got [0.1]"),
+    (
+        {"method.epochs": 1.5},
+        "[method] epochs: must be a whole number, or a table of how it changes over rounds, got 1.5",
+    ),
+    (
+        {"method.epochs": True},
+        "[method] epochs: must be a whole number, or a table of how it changes over rounds, got True",
+    ),
     ({"method.reshuffle": 1}, "[method] reshuffle: must be true or false, got 1"),
     ({"run.train_loss": "yes"}, "[run] train_loss: must be true or false, got 'yes'"),
     ({"run.import_from": 3}, "[run] import_from: must be text in quotes, got 3"),
@@ -146,7 +157,19 @@ CHANGED = [
         for value in (0, 2.5, -1, nan, -inf, True, "10", [10])
     ),
     ({"method.weight_decay": -1}, "[method] weight_decay: must be at least 0, got -1"),
-    ({"method.lr_decay": 0.0}, "[method] lr_decay: must be greater than 0, got 0.0"),
+    (
+        {"method.lr": {"initial": 0.1, "decay": 0.9}},
+        "[method] lr: decay: unknown key; known: every, factor, initial, least, most, got {'initial': 0.1, 'decay': 0.9}",
+    ),
+    (
+        {"method.lr": {"factor": 0.9}},
+        "[method] lr: is no schedule: initial is required; write a table such as "
+        "{ initial = 0.1, factor = 0.99 } or { stages = [[1, 0.1], [100, 0.01]] }, got {'factor': 0.9}",
+    ),
+    (
+        {"method.epochs": {"initial": 1.5}},
+        "[method] epochs: must be a whole number, or a table of how it changes over rounds, got {'initial': 1.5}",
+    ),
     (
         {"method.name": "fed_avg_m", "method.server_momentum": 1.0},
         "[method] server_momentum: must be less than 1, got 1.0",
@@ -248,14 +271,20 @@ SETS = [
     ("lr=0.1", "--set lr=0.1: write table.key=value, as in --set method.lr=0.05"),
     ("method.lr", "--set method.lr: write table.key=value, as in --set method.lr=0.05"),
     ("=3", "--set =3: write table.key=value, as in --set method.lr=0.05"),
-    ("method.lr=fast", "spec.toml: [method] lr: must be a number, got 'fast'"),
+    (
+        "method.lr=fast",
+        "spec.toml: [method] lr: must be a number, or a table of how it changes over rounds, got 'fast'",
+    ),
     ("method.lr=-1", "spec.toml: [method] lr: must be greater than 0, got -1"),
-    ("method.epochs=2.0", "spec.toml: [method] epochs: must be a whole number, got 2.0"),
+    (
+        "method.epochs=2.0",
+        "spec.toml: [method] epochs: must be a whole number, or a table of how it changes over rounds, got 2.0",
+    ),
     ("metod.lr=0.1", f"spec.toml: [metod]: unknown table; did you mean 'method'? (known: {TABLES})"),
     (
         "run.rounds.x=1",
         "spec.toml: [run] rounds.x: unknown key; did you mean 'rounds'? (known: checkpoint_seconds, "
-        "eval_every, import_from, rounds, seed, stop_at, train_loss)",
+        "diagnose, eval_every, import_from, rounds, seed, stop_at, train_loss)",
     ),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,23 +13,27 @@ from hypothesis import strategies as st
 
 import fedquilt
 from fedquilt.core.params import ModelState
-from fedquilt.core.state import ClientStore, ServerState
+from fedquilt.core.state import ClientStore, Group, RunState, ServerState
 from fedquilt.errors import RunError
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.folder import RunFolder
 
 
-def example() -> tuple[ServerState, ClientStore]:
+def example() -> RunState:
     model = ModelState(torch.arange(5.0), torch.ones(2), torch.tensor([7]))
     store = ClientStore({3: {"0": {"w": torch.tensor([1.5])}}})
-    return ServerState(12, model, {"0": {"model": torch.full((5,), 0.25)}}), store
+    state = ServerState(12, model, {"0": {"model": torch.full((5,), 0.25)}}, {"told": {"p": torch.ones(3)}})
+    return RunState.of(state, store)
 
 
 def test_what_is_saved_comes_back(tmp_path):
-    state, store = example()
-    checkpoint.save(tmp_path / "one.safetensors", state, store, {"model": "abc"})
-    loaded, kept, about = checkpoint.load(tmp_path / "one.safetensors")
-    assert loaded.round == 12
+    checkpoint.save(tmp_path / "one.safetensors", example(), {"model": "abc"})
+    run, about = checkpoint.load(tmp_path / "one.safetensors")
+    (group,) = run.groups
+    state, loaded, kept = example().groups[0].state, group.state, run.store
+    assert run.round == loaded.round == 12
+    assert group.clients is None
+    assert torch.equal(loaded.announced["told"]["p"], torch.ones(3))
     assert torch.equal(loaded.model.vector, state.model.vector)
     assert torch.equal(loaded.model.counters, state.model.counters)
     assert torch.equal(loaded.optimiser["0"]["model"], torch.full((5,), 0.25))
@@ -37,11 +42,19 @@ def test_what_is_saved_comes_back(tmp_path):
     assert about == {"model": "abc"}
 
 
+def test_groups_come_back_with_their_clients(tmp_path):
+    one = example().groups[0].state
+    groups = (Group(one, np.array([0, 2])), Group(one, np.array([1])))
+    checkpoint.save(tmp_path / "two.safetensors", RunState(groups), {})
+    run, _ = checkpoint.load(tmp_path / "two.safetensors")
+    assert [group.clients.tolist() for group in run.groups] == [[0, 2], [1]]
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_every_flipped_bit_is_detected(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("flip") / "one.safetensors"
-    checkpoint.save(path, *example(), {"model": "abc"})
+    checkpoint.save(path, example(), {"model": "abc"})
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] ^= 1 << data.draw(st.integers(0, 7))
@@ -54,7 +67,7 @@ def test_every_flipped_bit_is_detected(data, tmp_path_factory):
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_every_truncation_is_detected(share, tmp_path_factory):
     path = tmp_path_factory.mktemp("cut") / "one.safetensors"
-    checkpoint.save(path, *example(), {})
+    checkpoint.save(path, example(), {})
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
     with pytest.raises(RunError):
@@ -115,7 +128,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before_with_a_warning(damag
 
 def test_with_all_checkpoints_damaged_it_starts_again_and_ends_the_same(finished, blobs, unbalanced, smooth):
     folder, go = finished
-    before = folder.latest()[2]["model"]
+    before = folder.latest()[1]["model"]
     for path in folder.checkpoints:
         damage_bit(path)
     with pytest.warns(RuntimeWarning):

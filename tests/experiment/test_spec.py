@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fedquilt
+import fedquilt.models
+from fedquilt.core.rng import torch_seeded
 from fedquilt.errors import SpecError
 from fedquilt.experiment.build import build
 from fedquilt.experiment.spec import assign, check_spec, load_spec
@@ -44,6 +47,7 @@ def test_defaults_are_filled_in() -> None:
         "seed": 0,
         "eval_every": 1,
         "train_loss": False,
+        "diagnose": False,
         "checkpoint_seconds": 10.0,
     }
     assert resolved["engine"] == {"name": "processes"}
@@ -166,6 +170,7 @@ import numpy as np
 from torch import nn
 
 import fedquilt
+import fedquilt.models
 
 
 class Net(nn.Module):
@@ -193,6 +198,20 @@ def odd_and_even(labels):
 
 def gentle(factor: float = 0.1):
     return fedquilt.fed_avg(lr=factor, fraction=1.0)
+
+
+def fitting(data, hidden: int = 3):
+    return Net(hidden, shape=tuple(data.train.x.shape[1:]))
+
+
+class FittingNet(Net):
+    def __init__(self, hidden: int = 3, *, data: fedquilt.Data):
+        super().__init__(hidden, shape=tuple(data.train.x.shape[1:]))
+
+
+def anything(**arguments):
+    assert set(arguments) == {"hidden"}
+    return Net(**arguments)
 """
 
 
@@ -231,6 +250,32 @@ def test_own_parts_are_found_beside_the_spec(own_spec: Path) -> None:
     assert federation.partition.client(0).tolist() == list(range(0, 30, 2))
     assert federation.layout.size == 64 * 3 + 3 + 3 * 2 + 2
     assert federation.algorithm.name == "fed_avg"
+
+
+@pytest.mark.parametrize("name", ["fitting", "FittingNet", "anything"])
+def test_own_models_that_ask_for_the_data_get_it(own_spec: Path, name: str) -> None:
+    text = own_spec.read_text().replace("own_federation:Net", f"own_federation:{name}").replace("shape = [8, 8]", "")
+    own_spec.write_text(text)
+    spec = load_spec(own_spec)
+    assert spec.resolved()["model"] == {"name": f"own_federation:{name}", "hidden": 3}
+    federation, _ = build(spec)
+    assert federation.layout.size == 64 * 3 + 3 + 3 * 2 + 2
+
+
+def test_registered_models_that_ask_for_the_data_get_it() -> None:
+    model = {"name": "random_fourier", "inputs": 64, "features": 4, "sigma": "median", "learn_features": False}
+    spec = check_spec(changed(model=model))
+    assert "data" not in spec.resolved()["model"]
+    federation, _ = build(spec)
+    frequencies = federation.bench.module.get_parameter("frequencies")
+    with torch_seeded(spec.options.seed, "initialise"):
+        again = fedquilt.models.random_fourier(64, 4, sigma="median", data=federation.data)
+    assert torch.equal(frequencies, again.get_parameter("frequencies"))
+
+
+def test_the_data_of_a_model_are_not_a_key() -> None:
+    with pytest.raises(SpecError, match=r"\[model\] data: unknown key"):
+        check_spec(changed(model={"name": "random_fourier", "data": "digits"}))
 
 
 def test_own_parts_are_written_as_toml_and_found_again(own_spec: Path) -> None:
@@ -390,7 +435,9 @@ def test_wrong_wrappers_are_refused(tmp_path: Path, change: str, message: str) -
 
 def test_a_wrapper_that_does_not_fit_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "wrapped.toml").write_text(WRAPPED.replace("size = 32", "size = 33"))
-    with pytest.raises(SpecError, match=r"wrapped.toml: \[wrap 1\] fed_vc: size: must be a multiple of the batch size"):
+    with pytest.raises(
+        SpecError, match=r"wrapped.toml: \[wrap 1\] fed_vc: size: must be a multiple of the method's batch size"
+    ):
         fedquilt.run(tmp_path / "wrapped.toml", out=tmp_path / "run")
 
 

@@ -250,6 +250,7 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
             "last accuracy": "30.00%",
             "mean of last 10": "30.00%",
             "best accuracy": "40.00%",
+            "own data": "–",
             "rounds to target": "not reached",
             "MB sent": "3.0",
         },
@@ -261,6 +262,7 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
             "last accuracy": "80.00%",
             "mean of last 10": "60.00%",
             "best accuracy": "80.00%",
+            "own data": "–",
             "rounds to target": "1.5",
             "MB sent": "1.5",
         },
@@ -272,6 +274,7 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
             "last accuracy": "–",
             "mean of last 10": "–",
             "best accuracy": "–",
+            "own data": "–",
             "rounds to target": "not reached",
             "MB sent": "0.0",
         },
@@ -279,7 +282,7 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
     assert done.files == [tmp_path / "report" / "curves.png", tmp_path / "report" / "report.md"]
     assert done.files[0].read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     text = done.files[1].read_text(encoding="utf-8")
-    assert "| momentum | fed_avg_m | dirichlet alpha=0.5 | 2 | 80.00% | 60.00% | 80.00% | 1.5 | 1.5 |" in text
+    assert "| momentum | fed_avg_m | dirichlet alpha=0.5 | 2 | 80.00% | 60.00% | 80.00% | – | 1.5 | 1.5 |" in text
     assert "Target accuracy: 60.00%." in text
 
 

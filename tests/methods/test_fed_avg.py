@@ -10,8 +10,8 @@ import torch
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.core.round import plan
-from fedquilt.core.state import initial_state
+from fedquilt.core.plan import plan
+from fedquilt.core.state import Group, initial_state
 from fedquilt.parts.selection import cohort_size
 
 INF = float("inf")
@@ -78,7 +78,7 @@ def test_several_epochs_are_those_of_a_plain_loop(blobs, unbalanced, smooth):
 
 def test_the_rate_decays_from_round_to_round(blobs, unbalanced, smooth):
     """On one full batch a round, decay γ makes round t step with lr·γ^(t−1)."""
-    method = fedquilt.fed_avg(lr=0.3, lr_decay=0.5, fraction=1.0, batch=INF)
+    method = fedquilt.fed_avg(lr={"initial": 0.3, "factor": 0.5}, fraction=1.0, batch=INF)
     result = run(smooth, blobs, unbalanced, method, rounds=4)
     twin = copy.deepcopy(smooth)
     for t in range(4):
@@ -137,7 +137,7 @@ def test_a_cohort_never_holds_a_client_twice_and_every_client_is_as_likely(feder
     state = initial_state(federation.algorithm, federation.initial)
     counts = np.zeros(6)
     for seed in range(4000):
-        cohort = plan(federation.algorithm, state, unbalanced.sizes, seed).clients
+        cohort = plan(federation.algorithm, Group(state), federation.population, seed).clients
         assert len(set(cohort.tolist())) == len(cohort) == 3
         counts[cohort] += 1
     assert np.abs(counts / 4000 - 0.5).max() < 5 * 0.5 / np.sqrt(4000)

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.round import merge, plan
-from fedquilt.core.state import ClientStore, initial_state
+from fedquilt.core.plan import plan
+from fedquilt.core.round import merge
+from fedquilt.core.state import ClientStore, Group, initial_state
 
 COMMON = {"lr": 0.1, "fraction": 0.5, "batch": 10}
 
@@ -24,8 +25,8 @@ def test_it_is_torch_sgd_with_momentum_on_the_averaged_updates(federate, unbalan
     optimiser = torch.optim.SGD([weights], lr=rate, momentum=0.9, nesterov=nesterov)
     with fedquilt.inline().open(federation) as session:
         for _ in range(6):
-            planned = plan(method, state, unbalanced.sizes, 1)
-            updates = list(session.run(planned, state.model, ClientStore()))
+            planned = plan(method, Group(state), federation.population, 1)
+            updates = list(session.run(planned, state, ClientStore()))
             averaged, _ = merge(plain, federation.layout, initial_state(plain, state.model), planned, updates)
             weights.grad = state.model.vector - averaged.model.vector
             optimiser.step()
@@ -56,7 +57,7 @@ def test_momentum_never_touches_the_buffers_of_normalisation(blobs, unbalanced):
 
 def test_the_server_rate_decays(federate, blobs, unbalanced, smooth):
     """With β = 0 and a server rate that decays to nothing the model stops moving."""
-    method = fedquilt.fed_avg_m(**COMMON, server_momentum=0.0, server_lr=1.0, server_lr_decay=1e-6)
+    method = fedquilt.fed_avg_m(**COMMON, server_momentum=0.0, server_lr={"initial": 1.0, "factor": 1e-6})
     two = fedquilt.train(smooth, blobs, unbalanced, method, rounds=2, engine=fedquilt.inline())
     three = fedquilt.train(smooth, blobs, unbalanced, method, rounds=3, engine=fedquilt.inline())
     assert (two.state.vector - three.state.vector).abs().max() < 1e-9

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
+import pytest
 import torch
 from torch.nn import functional
 
@@ -32,6 +34,24 @@ def test_it_minimises_the_loss_plus_half_mu_times_the_squared_distance(blobs, un
             sum_.add_(p.detach() * len(rows) / 240)
     for expected, found in zip(total, result.model.parameters(), strict=True):
         assert torch.allclose(expected, found, atol=1e-6)
+
+
+def test_two_rounds_by_hand(quadratics):
+    """On F = a(w − b)²/2 a step is w ← w − η(a(w − b) + μ(w − w_t)).
+
+    It shrinks the distance to (ab + μw_t)/(a + μ) by ρ = 1 − η(a + μ): S of them from w_t end at
+
+        w_t + (1 − ρ^S)·a(b − w_t)/(a + μ).
+
+    η = 1/4, μ = 1. Client 1: a = 1, b = 4, three steps, ρ = 1/2: w_t + 7/16·(4 − w_t). Client 2: a = 4, b = 1, one step,
+    ρ = −1/4: w_t + (1 − w_t) = 1. They count 3/4 and 1/4.
+
+    Round 1, from 0: 7/4 and 1, mean 25/16. Round 2: 25/16 + 7/16·39/16 = 673/256 and 1, mean 2275/1024.
+    """
+    clients = quadratics((1, 2), (4, 2), (3, 1))
+    for rounds, expected in ((1, 25 / 16), (2, 2275 / 1024)):
+        result = clients.train(partial(fedquilt.fed_prox, mu=1.0), rounds=rounds, lr=0.25)
+        assert result.state.vector.item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_strong_pull_keeps_the_model_where_it_was(blobs, unbalanced, smooth):

@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -25,6 +27,12 @@ COUNTS = [
     # 265·V + 1024·(8 + 256 + 2) + 1024·(512 + 2)
     (models.char_lstm(), 265 * 90 + 798_720),
     (models.char_lstm(vocabulary=258), 265 * 258 + 798_720),
+    # D·inputs + D, D·classes
+    (models.random_fourier(), 78_500 + 1_000),
+    (models.random_fourier(bias=True), 78_500 + 1_000 + 10),
+    # 3×3 convolutions: 3→16; six of 16→16; 16→32 and five of 32→32; 32→64 and five of 64→64. The classifier.
+    # Scalars: four biases and a multiplier for each of nine blocks, and two biases outside of them.
+    (models.resnet20_fixup(), 432 + 6 * 2_304 + (4_608 + 5 * 9_216) + (18_432 + 5 * 36_864) + 650 + (9 * 5 + 2)),
 ]
 
 
@@ -44,6 +52,8 @@ CASES = {
     "cifar_cnn_hsu": (images(6, 3, 32, 32), (6, 10)),
     "cifar_cnn_mcmahan": (images(6, 3, 24, 24), (6, 10)),
     "char_lstm": (torch.arange(42).view(6, 7), (6, 7, 90)),
+    "random_fourier": (images(6, 1, 28, 28), (6, 10)),
+    "resnet20_fixup": (images(6, 3, 32, 32), (6, 10)),
 }
 
 
@@ -60,7 +70,8 @@ def test_output_shape(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_gradient_step_lowers_the_loss(name: str) -> None:
+def test_gradient_steps_lower_the_loss_and_reach_every_parameter(name: str) -> None:
+    """Three steps, since Fixup's zeros let the gradient through layer by layer."""
     x, shape = CASES[name]
     torch.manual_seed(3)
     model = registry[name]()
@@ -70,13 +81,16 @@ def test_a_gradient_step_lowers_the_loss(name: str) -> None:
     def loss() -> torch.Tensor:
         return functional.cross_entropy(model(x).flatten(0, -2), y)
 
-    before = loss()
-    gradients = torch.autograd.grad(before, list(model.parameters()))
-    with torch.no_grad():
-        for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-            assert gradient.abs().max() > 0
-            parameter.sub_(0.01 * gradient)
-    assert loss() < before
+    reached = [False] * len(list(model.parameters()))
+    for _ in range(3):
+        before = loss()
+        gradients = torch.autograd.grad(before, list(model.parameters()))
+        reached = [seen or bool(g.abs().max() > 0) for seen, g in zip(reached, gradients, strict=True)]
+        with torch.no_grad():
+            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                parameter.sub_(0.01 * gradient)
+        assert loss() < before
+    assert all(reached)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -89,6 +103,45 @@ def test_the_global_generator_decides_the_start(name: str) -> None:
 
     assert torch.equal(start(1), start(1))
     assert not torch.equal(start(1), start(2))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_model_names_its_classifier(name: str) -> None:
+    """The named layer is linear, its output is the model's, and the name survives a copy."""
+    x, shape = CASES[name]
+    model = registry[name]()
+    assert isinstance(model, nn.Module)
+    twin = copy.deepcopy(model)
+    assert twin.classifier_layer == model.classifier_layer
+    layer = twin.get_submodule(str(twin.classifier_layer))
+    assert isinstance(layer, nn.Linear)
+    assert layer.out_features == shape[-1]
+    seen = []
+    layer.register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
+    scores = twin(x)
+    ((features, output),) = seen
+    assert features.shape == (*shape[:-1], layer.in_features)
+    assert output is scores
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "char_lstm"])
+def test_every_model_can_be_mapped_over_clients(name: str) -> None:
+    """nn.LSTM aside, which is slower mapped than in a loop."""
+    x, _ = CASES[name]
+    model = registry[name]()
+    assert isinstance(model, nn.Module)
+    params = {
+        key: p.detach() + 0.01 * torch.stack([-torch.ones_like(p), p.detach()]) for key, p in model.named_parameters()
+    }
+
+    def score(mine: dict[str, torch.Tensor]) -> torch.Tensor:
+        output: torch.Tensor = torch.func.functional_call(model, mine, (x,))
+        return output
+
+    with torch.no_grad():
+        mapped = torch.func.vmap(score)(params)
+        one_by_one = torch.stack([score({key: p[k] for key, p in params.items()}) for k in range(2)])
+    torch.testing.assert_close(mapped, one_by_one, rtol=1e-4, atol=1e-4)
 
 
 def test_mnist_cnn_takes_flat_images() -> None:
