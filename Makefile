@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: demo test lint setup clean
+.PHONY: demo test test-all lint setup clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,10 @@ demo: setup
 
 test: setup
 	@$(BIN)/python -m pytest
+
+# Every method in every way of computing: compiling takes a quarter of an hour or more.
+test-all: setup
+	@$(BIN)/python -m pytest -m "thorough or not thorough"
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -68,6 +68,7 @@ NAMES = [
     "sweep",
     "train",
     "trimmed_mean",
+    "vectorised",
 ]
 
 REGISTERED = {
@@ -120,7 +121,7 @@ REGISTERED = {
         "stragglers",
         "trimmed_mean",
     ],
-    "engines": ["inline", "processes"],
+    "engines": ["inline", "processes", "vectorised"],
 }
 
 FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(fedquilt, name))]

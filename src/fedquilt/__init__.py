@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedquilt.data import Data, Split, arrays, cifar10, digits, mnist, mnist_5k
-    from fedquilt.engines import inline, processes
+    from fedquilt.engines import inline, processes, vectorised
     from fedquilt.errors import FedquiltError
     from fedquilt.experiment.report import report
     from fedquilt.experiment.run import Run, resume, run
@@ -69,6 +69,7 @@ _HOMES = {
     "fedquilt.engines": (
         "inline",
         "processes",
+        "vectorised",
     ),
     "fedquilt.errors": ("FedquiltError",),
     "fedquilt.experiment.report": ("report",),
@@ -190,6 +191,7 @@ __all__ = [
     "sweep",
     "train",
     "trimmed_mean",
+    "vectorised",
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.evaluation import Counted, Evaluation
@@ -32,3 +32,18 @@ class Engine(Protocol):
 
     def open(self, federation: Federation) -> AbstractContextManager[Session]:
         """Make ready to run a federation; leaving the context ends whatever was started."""
+
+
+@runtime_checkable
+class Settling(Protocol):
+    """An engine that decides something for a run that its result depends on."""
+
+    @property
+    def compute(self) -> str:
+        """How local steps are executed."""
+
+    def settled(self, federation: Federation, rounds: int) -> Engine:
+        """Return the engine with everything decided."""
+
+    def computing(self, compute: str) -> Engine:
+        """Return the engine with what was decided before."""

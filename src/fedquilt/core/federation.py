@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 from fedquilt.core.algorithm import Algorithm, Indices, check_consistent
+from fedquilt.core.block import Program, block_update
 from fedquilt.core.client import ClientUpdate, Fault, client_update
 from fedquilt.core.context import ClientData, Context
 from fedquilt.core.evaluation import Counted, chunks, evaluate_chunk
@@ -160,6 +162,42 @@ class Federation:
             return Fault(client, slot, str(error))
         except Exception as error:
             return Fault(client, slot, told(error))
+
+    def run_block(
+        self,
+        program: Program,
+        state: ServerState,
+        round_: int,
+        clients: Sequence[int],
+        slots: Sequence[int],
+        kept: Sequence[State | None],
+    ) -> list[ClientUpdate | Fault]:
+        """Run a block of clients as one program; if that fails, one by one, so that the one at fault is found."""
+        held = [place for place, client in enumerate(clients) if len(self._data_of(client))]
+        found: dict[int, ClientUpdate | Fault] = {}
+        try:
+            if held:
+                picked = [[values[place] for place in held] for values in (clients, slots, kept)]
+                updates = self.train_block(program, state, round_, *picked)  # type: ignore[arg-type]
+                found = dict(zip(held, updates, strict=True))
+        except Exception:
+            found = {p: self.run_client(state, round_, clients[p], slots[p], kept[p]) for p in held}
+        nothing = "holds no examples"
+        return [found.get(place, Fault(client, slots[place], nothing)) for place, client in enumerate(clients)]
+
+    def train_block(
+        self,
+        program: Program,
+        state: ServerState,
+        round_: int,
+        clients: Sequence[int],
+        slots: Sequence[int],
+        kept: Sequence[State | None],
+    ) -> list[ClientUpdate]:
+        """Train a block of clients, all of whom hold data, as one program."""
+        each = zip(clients, slots, kept, strict=True)
+        contexts = [self._context(state, round_, client, slot, own) for client, slot, own in each]
+        return block_update(program, self.algorithm, contexts, [self._data_of(client) for client in clients])
 
     def evaluate_own(self, state: ServerState, round_: int, client: int, kept: State | None) -> Counted:
         """Evaluate the model that a client would use on its own data."""

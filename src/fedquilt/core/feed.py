@@ -28,7 +28,8 @@ class Feed:
     batches: Batches
     weights: Tensor | None
     flip: LabelFlip | None
-    augment: np.random.Generator
+    context: Context
+    purpose: str
 
     @classmethod
     def of(cls, algorithm: Algorithm, context: Context, data: ClientData, purpose: str = "") -> Feed:
@@ -40,16 +41,19 @@ class Feed:
             batches=algorithm.sample(len(data), rng, context.round),
             weights=_importance(algorithm, context, data, flip),
             flip=flip,
-            augment=generator(context.seed, f"{purpose}augment", *context.key),
+            context=context,
+            purpose=purpose,
         )
 
     def __iter__(self) -> Iterator[Batch]:
         """Make batches ready for the model, several at a time: one gather serves many small batches."""
         order, cuts = self.batches
+        key = (self.context.seed, f"{self.purpose}augment", *self.context.key)
+        rng = generator(*key) if self.data.data.augment is not None else None
         first = 0
         while first < len(cuts) - 1:
             last = max(int(np.searchsorted(cuts, cuts[first] + GATHERED, side="right")) - 1, first + 1)
-            x, y = self.ready(order[cuts[first] : cuts[last]])
+            x, y = self._ready(order[cuts[first] : cuts[last]], rng)
             sizes = np.diff(cuts[first : last + 1]).tolist()
             parts = [torch.split(x, sizes), torch.split(y, sizes)]
             if self.weights is not None:
@@ -57,14 +61,13 @@ class Feed:
             yield from map(Batch, *parts)
             first = last
 
-    def ready(self, order: Indices) -> tuple[Tensor, Tensor]:
-        """Make some of the client's examples ready."""
+    def _ready(self, order: Indices, rng: np.random.Generator | None) -> tuple[Tensor, Tensor]:
         rows, data = torch.from_numpy(self.data.rows[order]), self.data.data
         x, y = self.data.split.x[rows], self.data.split.y[rows]
         if self.flip is not None:
             y = self.flip(y, data.classes)
-        if data.augment is not None:
-            return data.augment(x, self.augment), y
+        if data.augment is not None and rng is not None:
+            return data.augment(x, rng), y
         return x if data.prepare is None else data.prepare(x), y
 
 

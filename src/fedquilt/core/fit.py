@@ -111,5 +111,5 @@ def draw_normals(rng: np.random.Generator | None, count: int, params: Tensors) -
 
 def mean_loss(losses: Tensor, cuts: Indices) -> float:
     """Return the mean loss over the examples of batches whose bounds are `cuts`."""
-    sizes = torch.from_numpy(np.diff(cuts)).double()
-    return float((losses.double() * sizes).sum() / sizes.sum())
+    sizes = np.diff(cuts)
+    return float((losses.numpy().astype(np.float64) * sizes).sum() / sizes.sum())

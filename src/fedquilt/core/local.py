@@ -34,11 +34,15 @@ Gradient = Callable[[Objective, Tensors], tuple[Tensors, Tensor, Tensors]]
 
 
 class Batch(NamedTuple):
-    """Examples as the model takes them, their targets, and their weights (None: all 1)."""
+    """Examples as the model takes them, their targets, and their weights (None: all 1).
+
+    `there` is 0 for padding, which stands for no example at all (None: there is none).
+    """
 
     x: Tensor
     y: Tensor
     weights: Tensor | None = None
+    there: Tensor | None = None
 
 
 class Carried(NamedTuple):
@@ -91,7 +95,7 @@ def local_step(
         loss = recipe.loss(outputs, batch.y, batch.weights)
         total = loss
         for penalty, features in recipe.penalties:
-            total = total + penalty.value(features.seen(parameters, given))
+            total = total + penalty.value(features.seen(parameters, given, batch.there))
         return total, (loss.detach(), buffers)
 
     gradients, value, buffers = recipe.mode.gradient(objective, params)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from fedquilt.core.params import Tensors
 from fedquilt.errors import FedquiltError
@@ -19,11 +20,20 @@ from fedquilt.errors import FedquiltError
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What a penalty sees of a step: the batch's features, the classifier's weight, and what `begin` gave."""
+    """What a penalty sees of a step: the batch's features, the classifier's weight, and what `begin` gave.
+
+    `there` is 0 for rows of the features that are padding (None: there is none).
+    """
 
     features: Tensor
     classifier: Tensor
     given: Mapping[str, Tensors]
+    there: Tensor | None = None
+
+    @property
+    def examples(self) -> Tensor | int:
+        """The number of rows that are not padding."""
+        return len(self.features) if self.there is None else self.there.sum()
 
 
 @dataclass(frozen=True)
@@ -63,14 +73,31 @@ class Features:
         """Watch the layer of that name."""
         self.layer = layer
         self.last: Tensor | None = None
+        self.handle: RemovableHandle | None = None
 
-    def seen(self, params: Tensors, given: Mapping[str, Tensors]) -> Seen:
+    def end(self) -> None:
+        """Watch no longer."""
+        if self.handle is not None:
+            self.handle.remove()
+
+    def seen(self, params: Tensors, given: Mapping[str, Tensors], there: Tensor | None = None) -> Seen:
         """Return what a penalty sees, after a forward pass."""
         assert self.last is not None, "the classifier was not called"
-        return Seen(self.last.flatten(0, -2), params[f"{self.layer}.weight"], given)
+        # Forgotten at once: what is seen in a transformed or compiled step must not outlive it.
+        features, self.last = self.last.flatten(0, -2), None
+        if there is not None:  # every place of a padded sequence is padding
+            there = there.repeat_interleave(features.shape[0] // there.shape[0])
+        return Seen(features, params[f"{self.layer}.weight"], given, there)
 
     def _watch(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
         self.last = inputs[0]
+
+
+def watch(module: nn.Module, layer: str) -> Features:
+    """Watch a model's classifier until told to end."""
+    features = Features(layer)
+    features.handle = module.get_submodule(layer).register_forward_pre_hook(features._watch)
+    return features
 
 
 @contextmanager
@@ -84,9 +111,8 @@ def watched(module: nn.Module, layer: str) -> Iterator[Features]:
     >>> features.last.shape
     torch.Size([5, 3])
     """
-    features = Features(layer)
-    handle = module.get_submodule(layer).register_forward_pre_hook(features._watch)
+    features = watch(module, layer)
     try:
         yield features
     finally:
-        handle.remove()
+        features.end()

@@ -63,9 +63,11 @@ def merge(
         deltas.add(result)
         for gather in gathers.values():
             gather.add(result)
-        buffers.add(result.slot, result.buffers, result.weight)
-        torch.maximum(counters, result.counters, out=counters)
-        told += sum(tensor.nbytes for _, tensor in flat(result.told))
+        if layout.buffer_size:
+            buffers.add(result.slot, result.buffers, result.weight)
+        if layout.counter_size:
+            torch.maximum(counters, result.counters, out=counters)
+        told += sum(tensor.nbytes for _, tensor in flat(result.told)) if result.told else 0
         taken[result.slot] = replace(result, delta=_NOTHING, buffers=_NOTHING, counters=_NOTHING, told={})
     report = _report(taken, faults, told)
     delta = deltas.finish()
@@ -111,7 +113,7 @@ def fault_in(update: ClientUpdate, layout: Layout, start: ModelState) -> str | N
         if told.is_floating_point() and not bool(torch.isfinite(told).all()):
             return f"told NaN or an infinite value besides its update ({name})"
     # A constant buffer may well hold an infinity, such as a mask's; one that became so in training may not.
-    if bool((~torch.isfinite(update.buffers) & torch.isfinite(start.buffers)).any()):
+    if len(update.buffers) and bool((~torch.isfinite(update.buffers) & torch.isfinite(start.buffers)).any()):
         return "sent NaN or an infinite value in its buffers"
     return None
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fedquilt.core.block import Program, warm_up
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.engine import Engine, Session
 from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
+from fedquilt.core.execution import Compute, Execution
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
@@ -19,24 +21,44 @@ from fedquilt.registry import engines
 
 
 @engines.register
-def inline() -> Engine:
+def inline(compute: Compute = "eager") -> Engine:
     """One client after the other in this process; for reference and debugging.
 
+    `compute = "compiled"` compiles the local step, several steps a call.
+
     >>> inline()
-    InlineEngine()
+    InlineEngine(execution=Execution(block=1, compute='eager'))
     """
-    return InlineEngine()
+    return InlineEngine(Execution(compute=compute))
 
 
 @dataclass(frozen=True)
 class InlineEngine:
     """See `inline`."""
 
+    execution: Execution
+
+    @property
+    def compute(self) -> str:
+        """How local steps are executed."""
+        return self.execution.compute
+
+    def settled(self, federation: Federation, rounds: int) -> InlineEngine:
+        """Decide how the clients of a run are trained."""
+        return replace(self, execution=self.execution.settled(federation, rounds))
+
+    def computing(self, compute: str) -> InlineEngine:
+        """Return the engine with what was decided before."""
+        return replace(self, execution=replace(self.execution, compute=compute))  # type: ignore[arg-type]
+
     @contextmanager
     def open(self, federation: Federation) -> Iterator[Session]:
         """Pin torch's settings for as long as the session lasts."""
         with pinned():
-            yield InlineSession(federation)
+            program = self.execution.program(federation)
+            if program is not None:
+                warm_up(program, federation)
+            yield InlineSession(federation, self.execution, program)
 
 
 @dataclass(frozen=True)
@@ -44,9 +66,17 @@ class InlineSession:
     """Runs clients as they come."""
 
     federation: Federation
+    execution: Execution
+    program: Program | None
 
     def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
         """Run the plan's clients in the order of their slots."""
+        if self.program is not None:
+            for slots in self.execution.blocks(planned):
+                clients = [planned.client_of[slot] for slot in slots]
+                kept = [store.get(client) for client in clients]
+                yield from self.federation.run_block(self.program, state, planned.round, clients, slots, kept)
+            return
         for slot in planned.slots:
             client = planned.client_of[slot]
             yield self.federation.run_client(state, planned.round, client, slot, store.get(client))

@@ -13,7 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal
@@ -21,9 +21,11 @@ from typing import Any, Literal
 import torch.multiprocessing
 
 from fedquilt.arguments import Count
+from fedquilt.core.block import Program, warm_up
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.engine import Engine, Session
 from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
+from fedquilt.core.execution import Compute, Execution
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
@@ -31,7 +33,7 @@ from fedquilt.core.plan import Plan
 from fedquilt.core.state import ClientStore, ServerState
 from fedquilt.core.tensors import from_bytes, to_bytes
 from fedquilt.core.transform import State
-from fedquilt.engines.shared import shared_model, write
+from fedquilt.engines.shared import shared_models, write
 from fedquilt.engines.worker import Desk, work
 from fedquilt.errors import WorkerError
 from fedquilt.registry import engines
@@ -42,16 +44,35 @@ Start = Literal["fork", "spawn"]
 
 
 @engines.register
-def processes(workers: Count | None = None, start: Start | None = None) -> Engine:
+def processes(workers: Count | None = None, start: Start | None = None, compute: Compute = "eager") -> Engine:
     """One single-threaded worker process a core, sharing memory; the default.
 
     `workers` is the number of cores unless given. `start` is how they are started: "fork" on Linux (ready at once),
-    "spawn" elsewhere. Neither changes the result.
+    "spawn" elsewhere. Neither changes the result. `compute = "compiled"` compiles the local step, several steps a call.
 
-    >>> processes(workers=2, start="fork")
-    ProcessEngine(workers=2, start='fork')
+    >>> processes(workers=2, start="fork").workers
+    2
     """
-    return ProcessEngine(workers or _cores(), start or ("fork" if sys.platform == "linux" else "spawn"))
+    return ProcessEngine(workers or _cores(), start or _usual_start(), Execution(compute=compute))
+
+
+@engines.register
+def vectorised(
+    block: Count = 16, workers: Count | None = None, start: Start | None = None, compute: Compute = "eager"
+) -> Engine:
+    """Many clients as one batched program, in every worker process; for small models.
+
+    `block` clients are trained at once, those of similar sizes together; shorter ones are padded. It decides the last bits
+    of the result, `workers` and `start` do not.
+
+    >>> vectorised(block=8, workers=1).execution.block
+    8
+    """
+    return ProcessEngine(workers or _cores(), start or _usual_start(), Execution(block, compute))
+
+
+def _usual_start() -> Start:
+    return "fork" if sys.platform == "linux" else "spawn"
 
 
 def _cores() -> int:
@@ -60,17 +81,31 @@ def _cores() -> int:
 
 @dataclass(frozen=True)
 class ProcessEngine:
-    """See `processes`."""
+    """See `processes` and `vectorised`."""
 
     workers: int
     start: Start
+    execution: Execution
+
+    @property
+    def compute(self) -> str:
+        """How local steps are executed."""
+        return self.execution.compute
+
+    def settled(self, federation: Federation, rounds: int) -> ProcessEngine:
+        """Decide how the clients of a run are trained."""
+        return replace(self, execution=self.execution.settled(federation, rounds))
+
+    def computing(self, compute: str) -> ProcessEngine:
+        """Return the engine with what was decided before."""
+        return replace(self, execution=replace(self.execution, compute=compute))  # type: ignore[arg-type]
 
     @contextmanager
     def open(self, federation: Federation) -> Iterator[Session]:
         """Start the workers, and end them at the end."""
         # torch's settings are pinned first: a pool of threads does not survive a fork.
         with pinned():
-            session = ProcessSession(federation, self.workers, self.start)
+            session = ProcessSession(federation, self.workers, self.start, self.execution)
             try:
                 yield session
             finally:
@@ -94,8 +129,9 @@ class _Task:
     deaths: int = 0
 
 
-def _task(message: dict[str, Any], kept: State | None) -> _Task:
-    return _Task(message | {"kept": kept is not None}, None if kept is None else to_bytes(kept))
+def _task(message: dict[str, Any], kept: Sequence[State | None]) -> _Task:
+    memories: State = {str(place): own for place, own in enumerate(kept) if own is not None}
+    return _Task(message | {"kept": bool(memories)}, to_bytes(memories) if memories else None)
 
 
 @dataclass(eq=False)
@@ -105,13 +141,19 @@ class ProcessSession:
     federation: Federation
     count: int
     start: Start
+    execution: Execution
     _model: ModelState = field(init=False)
+    _program: Program | None = field(init=False)
     _workers: list[_Worker] = field(init=False, default_factory=list)
     _announced: bytes = field(init=False, default=b"")
 
     def __post_init__(self) -> None:
         """Start the workers."""
-        self._model = shared_model(self.federation.layout, self.start == "fork")
+        (self._model,) = shared_models(self.federation.layout, self.start == "fork", 1)
+        self._program = self.execution.program(self.federation)
+        if self._program is not None:
+            # Compiled before the workers are forked, so that it is done once; spawned ones do it again, from the cache.
+            warm_up(self._program, self.federation)
         for _ in range(self.count):
             self._workers.append(self._hire())
         for worker in self._workers:
@@ -121,34 +163,36 @@ class ProcessSession:
         """Run the plan's clients, the largest first."""
         self._broadcast(state)
         tasks = []
-        for slot in sorted(planned.slots, key=lambda slot: (-planned.size_of(slot), slot)):
-            client = planned.client_of[slot]
-            message = {"do": "train", "round": planned.round, "client": client, "slot": slot}
-            tasks.append(_task(message, store.get(client)))
-        for task, answer, place, more in self._share_out(tasks):
-            client, slot = task.message["client"], task.message["slot"]
-            if "fault" in answer:
-                yield Fault(client, slot, answer["fault"])
-                continue
-            besides: State = {} if more is None else from_bytes(more)
-            yield ClientUpdate(
-                client=client,
-                slot=slot,
-                delta=place.vector,
-                buffers=place.buffers,
-                counters=place.counters,
-                weight=answer["weight"],
-                loss=answer["loss"],
-                steps=answer["steps"],
-                examples=answer["examples"],
-                keep=besides.get("keep"),  # type: ignore[arg-type]
-                told=besides.get("told", {}),  # type: ignore[arg-type]
-            )
+        for slots in self.execution.blocks(planned):
+            clients = [planned.client_of[slot] for slot in slots]
+            message = {"do": "train", "round": planned.round, "clients": clients, "slots": slots}
+            tasks.append(_task(message, [store.get(client) for client in clients]))
+        for task, answer, places, more in self._share_out(tasks):
+            besides: dict[str, Any] = {} if more is None else from_bytes(more)
+            told = zip(task.message["clients"], task.message["slots"], answer["answers"], strict=True)
+            for place, (client, slot, said) in enumerate(told):
+                if "fault" in said:
+                    yield Fault(client, slot, said["fault"])
+                    continue
+                own = besides.get(str(place), {})
+                values = places[place]
+                yield ClientUpdate(
+                    client=client,
+                    slot=slot,
+                    delta=values.vector,
+                    buffers=values.buffers,
+                    counters=values.counters,
+                    keep=own.get("keep"),
+                    told=own.get("told", {}),
+                    **said,
+                )
 
     def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> list[Counted]:
         """Evaluate clients on all workers."""
         self._broadcast(state)
-        tasks = [_task({"do": "own", "round": state.round, "client": client}, store.get(client)) for client in clients]
+        tasks = [
+            _task({"do": "own", "round": state.round, "client": client}, [store.get(client)]) for client in clients
+        ]
         done = self._counted(tasks, "client")
         return [done[client] for client in clients]
 
@@ -190,10 +234,11 @@ class ProcessSession:
     def _hire(self) -> _Worker:
         context = torch.multiprocessing.get_context(self.start)
         layout, forked = self.federation.layout, self.start == "fork"
-        desk = Desk(self._model, (shared_model(layout, forked), shared_model(layout, forked)))
+        block = self.execution.block
+        desk = Desk(self._model, (shared_models(layout, forked, block), shared_models(layout, forked, block)))
         ours, theirs = context.Pipe()
         process = context.Process(  # type: ignore[attr-defined]
-            target=work, args=(self.federation, desk, theirs, self.start == "spawn"), daemon=True
+            target=work, args=(self.federation, self._program, desk, theirs, self.start == "spawn"), daemon=True
         )
         with warnings.catch_warnings():
             # Python 3.12 warns of a fork when any thread exists. NumPy's idle ones do; a worker never uses them.
@@ -215,7 +260,7 @@ class ProcessSession:
                 "script does under `if __name__ == '__main__':`, because workers import it"
             ) from None
 
-    def _share_out(self, tasks: list[_Task]) -> Iterator[tuple[_Task, Any, ModelState, bytes | None]]:
+    def _share_out(self, tasks: list[_Task]) -> Iterator[tuple[_Task, Any, list[ModelState], bytes | None]]:
         """Hand out tasks as workers become free; yield each with its answer and where its values lie."""
         queue = deque(tasks)
         for worker in self._workers:
@@ -276,7 +321,8 @@ class ProcessSession:
         self._give(self._workers[place], queue)
 
     def _epitaph(self, task: _Task, exitcode: int | None) -> str:
-        what = f"client {task.message['client']}" if "client" in task.message else "evaluation"
+        clients = task.message.get("clients", [task.message["client"]] if "client" in task.message else [])
+        what = f"client {', '.join(map(str, clients))}" if clients else "evaluation"
         text = f"{DEATHS_ALLOWED} worker processes died on {what} (exit code {exitcode})"
         if exitcode == -9:
             text += "; the system may be out of memory: try fewer workers (engine.workers)"

@@ -10,14 +10,15 @@ from torch import Tensor
 from fedquilt.core.params import Layout, ModelState
 
 
-def shared_model(layout: Layout, forked: bool) -> ModelState:
-    """Allocate a model's values in shared memory.
+def shared_models(layout: Layout, forked: bool, count: int) -> list[ModelState]:
+    """Allocate the values of some models in shared memory.
 
     Forked workers inherit an anonymous mapping, which has no name that a crash could leave behind. Spawned ones are
     handed torch's own shared tensors.
     """
     sizes = (layout.size, torch.float32), (layout.buffer_size, torch.float32), (layout.counter_size, torch.int64)
-    return ModelState(*(_shared(size, dtype, forked) for size, dtype in sizes))
+    parts = [_shared(count * size, dtype, forked).view(count, size) for size, dtype in sizes]
+    return [ModelState(*(part[place] for part in parts)) for place in range(count)]
 
 
 def write(target: ModelState, source: ModelState) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from fedquilt.core.block import Program
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.evaluation import Counted
 from fedquilt.core.federation import Federation
@@ -28,16 +29,16 @@ from fedquilt.errors import told
 
 @dataclass(frozen=True, eq=False)
 class Desk:
-    """What a worker shares with its parent: the model of the round, and two places for results.
+    """What a worker shares with its parent: the model of the round, and two places for a block's results.
 
     Two, so that a worker can train its next client while the parent is still folding the last one's update.
     """
 
     model: ModelState
-    results: tuple[ModelState, ModelState]
+    results: tuple[list[ModelState], list[ModelState]]
 
 
-def work(federation: Federation, desk: Desk, pipe: Connection, greet: bool) -> None:
+def work(federation: Federation, program: Program | None, desk: Desk, pipe: Connection, greet: bool) -> None:
     """Do tasks until the pipe closes or the parent dies; with `greet`, say first that work can begin."""
     # Ctrl-C reaches the whole group: the parent decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -53,33 +54,47 @@ def work(federation: Federation, desk: Desk, pipe: Connection, greet: bool) -> N
                 task = json.loads(pipe.recv_bytes())
                 if task.get("announced"):
                     state = replace(state, announced=from_bytes(pipe.recv_bytes()))
-                kept = from_bytes(pipe.recv_bytes()) if task.get("kept") else None
+                kept = from_bytes(pipe.recv_bytes()) if task.get("kept") else {}
             except EOFError:
                 return
             match task["do"]:
                 case "train":
-                    _train(federation, desk, pipe, task, state, kept)
+                    _train(federation, program, desk, pipe, task, state, kept)
                 case "own":
-                    _answer(pipe, federation.evaluate_own, state, task["round"], task["client"], kept)
+                    _answer(pipe, federation.evaluate_own, state, task["round"], task["client"], kept.get("0"))
                 case _:
                     _answer(pipe, federation.evaluate, desk.model, task["split"], (task["first"], task["last"]))
 
 
 def _train(
-    federation: Federation, desk: Desk, pipe: Connection, task: dict[str, Any], state: ServerState, kept: State | None
+    federation: Federation,
+    program: Program | None,
+    desk: Desk,
+    pipe: Connection,
+    task: dict[str, Any],
+    state: ServerState,
+    kept: State,
 ) -> None:
-    result = federation.run_client(state, task["round"], task["client"], task["slot"], kept)
-    wrong = wrong_shape(result, federation.layout) if isinstance(result, ClientUpdate) else None
-    if wrong is not None:  # It would not fit into the place that results are written to.
-        result = Fault(result.client, result.slot, wrong)
-    if isinstance(result, Fault):
-        pipe.send_bytes(json.dumps({"fault": result.reason}).encode())
-        return
-    write(desk.results[task["place"]], ModelState(result.delta, result.buffers, result.counters))
-    answer = {"weight": result.weight, "loss": result.loss, "steps": result.steps, "examples": result.examples}
-    more: State = {"keep": result.keep} if result.keep else {}
-    more |= {"told": result.told} if result.told else {}
-    pipe.send_bytes(json.dumps(answer | {"more": bool(more)}).encode())
+    round_, clients, slots = task["round"], task["clients"], task["slots"]
+    memories: list[Any] = [kept.get(str(place)) for place in range(len(clients))]
+    if program is None:
+        results = [federation.run_client(state, round_, *each) for each in zip(clients, slots, memories, strict=True)]
+    else:
+        results = federation.run_block(program, state, round_, clients, slots, memories)
+    answers: list[dict[str, Any]] = []
+    more: dict[str, Any] = {}
+    for place, result in enumerate(results):
+        wrong = wrong_shape(result, federation.layout) if isinstance(result, ClientUpdate) else None
+        if isinstance(result, Fault) or wrong is not None:  # a wrong shape would not fit into the place for results
+            answers.append({"fault": wrong if isinstance(result, ClientUpdate) else result.reason})
+            continue
+        write(desk.results[task["place"]][place], ModelState(result.delta, result.buffers, result.counters))
+        answers.append(
+            {"weight": result.weight, "loss": result.loss, "steps": result.steps, "examples": result.examples}
+        )
+        besides = ({"keep": result.keep} if result.keep else {}) | ({"told": result.told} if result.told else {})
+        more |= {str(place): besides} if besides else {}
+    pipe.send_bytes(json.dumps({"answers": answers, "more": bool(more)}).encode())
     if more:
         pipe.send_bytes(to_bytes(more))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedquilt.core.engine import Engine
+from fedquilt.core.engine import Engine, Settling
 from fedquilt.core.federation import Federation
 from fedquilt.errors import FedquiltError, RunError, SpecError
 from fedquilt.experiment.build import build
@@ -16,7 +16,7 @@ from fedquilt.experiment.environment import environment
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_run
 from fedquilt.experiment.spec import Spec, assign, check_spec, load_spec
-from fedquilt.experiment.training import Result, Watcher, execute
+from fedquilt.experiment.training import Result, Watcher, execute, settled
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,11 @@ def run(
         folder.begin(checked.to_toml(), environment())
         try:
             federation, engine = build(checked)
+            checked, engine = _settled(checked, federation, engine)
         except FedquiltError:
             folder.abandon()
             raise
+        folder.begin(checked.to_toml(), environment())
         return _finished(folder, federation, engine, checked, watcher)
 
 
@@ -89,9 +91,22 @@ def resume(path: str | Path, rounds: int | None = None, watcher: Watcher | None 
             raise RunError(f"{folder.path}: has {done} rounds already; ask for more to make it longer")
     with folder.locked():
         federation, engine = build(spec)
+        if spec.parts["engine"].arguments.get("compute") == "auto":  # killed before it was decided
+            spec, engine = _settled(spec, federation, engine)
+            folder.begin(spec.to_toml(), environment())
         if rounds is not None:
             folder.begin(spec.to_toml(), environment())
         return _finished(folder, federation, engine, spec, watcher)
+
+
+def _settled(spec: Spec, federation: Federation, engine: Engine) -> tuple[Spec, Engine]:
+    """Decide what the engine leaves open, and put it into the spec: a resumed run does not decide again."""
+    engine = settled(engine, federation, spec.options.rounds)
+    part = spec.parts["engine"]
+    if not isinstance(engine, Settling) or "compute" not in part.arguments:
+        return spec, engine
+    decided = replace(part, arguments=part.arguments | {"compute": engine.compute})
+    return replace(spec, parts=spec.parts | {"engine": decided}), engine
 
 
 def read_spec(folder: RunFolder) -> Spec:

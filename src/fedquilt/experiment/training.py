@@ -22,7 +22,7 @@ from fedquilt.arguments import ArgumentError, Problem, check
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.describe import describe
 from fedquilt.core.driver import Measures, Record, rounds
-from fedquilt.core.engine import Engine
+from fedquilt.core.engine import Engine, Settling
 from fedquilt.core.federation import Federation
 from fedquilt.core.params import ModelState
 from fedquilt.core.state import RunState
@@ -123,11 +123,16 @@ def train(
     federation = Federation.of(model, data, partition, method, seed)
     chosen = engine or processes()
     if out is None:
-        return execute(federation, chosen, options, None, watcher)
+        return execute(federation, settled(chosen, federation, rounds), options, None, watcher)
     folder = RunFolder(Path(out))
     with folder.locked():
-        _begin(folder, options, fingerprint(federation))
+        chosen = _begin(folder, options, federation, chosen)
         return execute(federation, chosen, options, folder, watcher)
+
+
+def settled(engine: Engine, federation: Federation, rounds: int) -> Engine:
+    """Decide what an engine leaves open and a run's result depends on."""
+    return engine.settled(federation, rounds) if isinstance(engine, Settling) else engine
 
 
 def _require(key: str, value: object, kind: type, what: str) -> None:
@@ -135,16 +140,26 @@ def _require(key: str, value: object, kind: type, what: str) -> None:
         raise ArgumentError("train", [Problem(key, f"must be {what}, got {value!r}")])
 
 
-def _begin(folder: RunFolder, options: Options, federation: str) -> None:
-    """Write what a run from Python starts from, or make sure that a folder holds the same run."""
+def _begin(folder: RunFolder, options: Options, federation: Federation, engine: Engine) -> Engine:
+    """Write what a run from Python starts from, or make sure that a folder holds the same run.
+
+    What was decided of the engine when the run began is not decided again.
+    """
+    about = {"federation": fingerprint(federation)}
     if folder.spec.exists():
-        before = folder.tables().get("python", {}).get("federation")
-        if before is None:
+        before = folder.tables().get("python", {})
+        if "federation" not in before:
             raise RunError(f"{folder.path}: holds the run of a spec; go on with it by `fedquilt resume {folder.path}`")
-        _require_same(folder, before, federation)
+        _require_same(folder, before["federation"], about["federation"])
+        if isinstance(engine, Settling) and "compute" in before:
+            engine = engine.computing(before["compute"])
+    else:
+        engine = settled(engine, federation, options.rounds)
+    if isinstance(engine, Settling):
+        about["compute"] = engine.compute
     asked = {key: value for key, value in asdict(options).items() if value is not None}
-    tables = {"run": asked, "python": {"federation": federation}}
-    folder.begin(tomli_w.dumps(tables), environment())
+    folder.begin(tomli_w.dumps({"run": asked, "python": about}), environment())
+    return engine
 
 
 def execute(

@@ -96,10 +96,10 @@ def _penalty(alpha: float, beta: float, gamma: float, norm: Norm, squared: bool,
     if alpha:
         terms.append(alpha * trace_norm(seen.classifier))
     if beta:
-        length = beta * frobenius(seen.features)
-        terms.append(length if norm == "batch" else length * (seen.given[NAME]["examples"] / len(seen.features)).sqrt())
+        length = beta * frobenius(seen.features, seen.there)
+        terms.append(length if norm == "batch" else length * (seen.given[NAME]["examples"] / seen.examples).sqrt())
     if gamma:
-        terms.append(gamma * mmd(seen.features, seen.given[NAME]["drawn"], squared))
+        terms.append(gamma * mmd(seen.features, seen.given[NAME]["drawn"], squared, seen.there))
     return torch.stack(terms).sum()
 
 

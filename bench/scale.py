@@ -1,0 +1,148 @@
+"""How the cost of a round grows with the population, the cohort and the number of rounds.
+
+    python bench/scale.py population       # 1,000 to 1,000,000 clients, the same cohort
+    python bench/scale.py cohort           # 10 to 10,000 clients a round
+    python bench/scale.py rounds           # memory over 5,000 rounds
+
+Each prints its figures and saves a plot in `runs/bench/`. Softmax regression on 100 features; clients of 20 examples (one
+example may belong to several clients, so that the data stay the same size). In `population` the sizes take turns, round by
+round, because a shared machine's speed changes over time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import psutil
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+from workloads import numbers
+
+import fedquilt
+from fedquilt.core.driver import Measures, rounds
+from fedquilt.core.federation import Federation
+from fedquilt.partition.partition import Partition
+
+SIZE = 20
+EXAMPLES = 100_000
+EVERY = Measures(every=10**9)
+
+
+def partition(clients: int) -> Partition:
+    """Let every client hold some examples, over and over again."""
+    rows = np.arange(clients * SIZE, dtype=np.int64) % EXAMPLES
+    return Partition.by_sizes(rows, np.full(clients, SIZE, dtype=np.int64))
+
+
+def federation(clients: int, cohort: int) -> Federation:
+    torch.manual_seed(0)
+    method = fedquilt.fed_avg(lr=0.05, fraction=cohort / clients, batch=10)
+    return Federation.of(nn.Linear(100, 10), numbers(EXAMPLES, 100, 10), partition(clients), method, seed=1)
+
+
+def memory() -> float:
+    """Return the memory of this process and its children, in MiB."""
+    process = psutil.Process()
+    return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)]) / 2**20
+
+
+def population(count: int) -> None:
+    sizes, cohort = (10**3, 10**5, 10**6), 100
+    found: dict[int, list[float]] = {clients: [] for clients in sizes}
+    with ExitStack() as stack:
+        running = {}
+        for clients in sizes:
+            before, begun = memory(), time.perf_counter()
+            made = federation(clients, cohort)
+            session = stack.enter_context(fedquilt.inline().open(made))
+            running[clients] = rounds(made, session, made.start(), last=10**6, measures=EVERY)
+            next(running[clients])
+            bytes_each = (memory() - before) * 2**20 / clients
+            ready = time.perf_counter() - begun
+            print(f"{clients:9,} clients: first round after {ready:5.2f} s, {bytes_each:8.1f} bytes each")
+        for _ in range(count):
+            for clients, ours in running.items():
+                begun = time.perf_counter()
+                next(ours)
+                found[clients].append(time.perf_counter() - begun)
+    middle = {clients: statistics.median(times) for clients, times in found.items()}
+    for clients, seconds in middle.items():
+        print(
+            f"{clients:9,} clients: {1e3 * seconds:7.2f} ms a round, {seconds / middle[sizes[0]]:.2f} of that with 1,000"
+        )
+    draw("population", "clients", sizes, [1e3 * middle[clients] for clients in sizes], "ms a round of 100 clients")
+
+
+def cohorts(count: int) -> None:
+    sizes, seconds = (10, 100, 1_000, 10_000), []
+    for cohort in sizes:
+        made = federation(100_000, cohort)
+        with fedquilt.vectorised(block=min(cohort, 250)).open(made) as session:
+            ours = rounds(made, session, made.start(), last=10**6, measures=EVERY)
+            next(ours)
+            times = []
+            for _ in range(max(count // 4, 3)):
+                begun = time.perf_counter()
+                next(ours)
+                times.append(time.perf_counter() - begun)
+            seconds.append(statistics.median(times))
+            each = 1e6 * seconds[-1] / cohort
+            print(f"{cohort:7,} clients a round: {seconds[-1]:8.4f} s, {each:7.1f} µs a client, {memory():6.0f} MiB")
+    draw("cohort", "clients a round", sizes, seconds, "seconds a round")
+
+
+def many_rounds(count: int) -> None:
+    torch.manual_seed(0)
+    method = fedquilt.fed_avg(lr=0.05, fraction=0.1, epochs=1, batch=10)
+    made = Federation.of(nn.Linear(100, 10), numbers(10_000, 100, 10), fedquilt.iid(np.zeros(10_000), 100), method, 1)
+    seen = []
+    with fedquilt.processes().open(made) as session:
+        for run, _ in rounds(made, session, made.start(), last=count, measures=EVERY):
+            if run.round % (count // 40) == 0:
+                seen.append((run.round, memory()))
+    quarter = len(seen) // 4
+    second = statistics.mean(m for _, m in seen[quarter : 2 * quarter])
+    last = statistics.mean(m for _, m in seen[-quarter:])
+    more = 100 * (last / second - 1)
+    print(f"{count} rounds: {second:.1f} MiB in the second quarter, {last:.1f} MiB in the last: {more:+.2f}%")
+    draw("rounds", "round", [at for at, _ in seen], [m for _, m in seen], "MiB, with workers", log=False)
+
+
+def draw(name: str, x_label: str, x: Sequence[float], y: Sequence[float], y_label: str, log: bool = True) -> None:
+    figure = Figure(figsize=(5, 3.4), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(x, y, marker="o" if log else "")
+    axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, None) if not log or name == "population" else None)
+    if log:
+        axes.set_xscale("log")
+    if name == "cohort":
+        axes.set_yscale("log")
+    axes.spines[["top", "right"]].set_visible(False)
+    path = Path("runs/bench") / f"{name}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    print(f"Wrote {path}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["population", "cohort", "rounds"])
+    parser.add_argument("--rounds", type=int, default=None)
+    arguments = parser.parse_args()
+    if arguments.what == "population":
+        population(arguments.rounds or 25)
+    elif arguments.what == "cohort":
+        cohorts(arguments.rounds or 20)
+    else:
+        many_rounds(arguments.rounds or 5000)
+
+
+if __name__ == "__main__":
+    main()

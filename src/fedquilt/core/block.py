@@ -1,0 +1,207 @@
+"""Many clients as one program: the one local step, mapped over a block of clients, and compiled if asked.
+
+The step is `local_step` itself, in its functional mode; `torch.func.vmap` runs it for all clients of a block at once,
+several steps a call. Clients that have fewer steps stand still while the others go on; padded examples have the weight 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from fedquilt.core.algorithm import Algorithm
+from fedquilt.core.client import ClientUpdate, close_visit, open_visit
+from fedquilt.core.context import ClientData, Context
+from fedquilt.core.feed import Feed
+from fedquilt.core.fit import Fitted, draw_normals, mean_loss, optimiser_of
+from fedquilt.core.local import FUNCTIONAL, Batch, Carried, Point, Recipe, local_step
+from fedquilt.core.padded import Padded, Shape
+from fedquilt.core.params import ModelState, Tensors
+from fedquilt.core.penalty import classifier_layer, watch
+from fedquilt.core.rng import generator
+from fedquilt.core.workbench import Workbench
+from fedquilt.errors import FedquiltError, told
+
+if TYPE_CHECKING:
+    from fedquilt.core.federation import Federation
+
+Tree = dict[str, Any]
+
+STEPS = 10
+"""Steps a call, at most: a compiled call's overhead is shared by them, and its compile time grows with them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Trains blocks of clients. `block` is how many at once, `compiled` whether the program is compiled."""
+
+    bench: Workbench
+    algorithm: Algorithm
+    largest: int
+    block: int
+    compiled: bool
+    _shapes: dict[int, Shape] = field(default_factory=dict, repr=False)
+
+    def fit(
+        self, contexts: Sequence[Context], datas: Sequence[ClientData], givens: Sequence[dict[str, Tensors]]
+    ) -> list[Fitted]:
+        """Train a block of clients that start from the same model."""
+        algorithm, layout, round_ = self.algorithm, self.bench.layout, contexts[0].round
+        feeds = [Feed.of(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
+        shape = self._shape(round_)
+        padded = Padded.of(feeds, shape)
+        missing = self.block - len(contexts) if self.compiled else 0
+        begin = contexts[0].start
+        start = layout.parameters_of(begin.vector)
+        now: Tree = {
+            "params": {name: _repeated(p, len(contexts)) for name, p in start.items()},
+            "buffers": {name: _repeated(b, len(contexts)) for name, b in layout.buffers_of(begin).items()},
+            "optimiser": _stacked([optimiser_of(algorithm, context, start) for context in contexts]),
+        }
+        rates = [torch.tensor(rate(round_), dtype=torch.float32) for rate in algorithm.local.rates]
+        shared: Tree = {"start": start, "rates": rates}
+        given = {"given": _stacked(givens)} if givens[0] else {}
+        noises = [generator(c.seed, "local noise", *c.key) for c in contexts] if algorithm.local.normals else []
+        ones = torch.ones(padded.rows.shape[1:])
+        now = _filled(now, missing)
+        losses = []
+        for ready, taken in zip(padded.ready(), padded.active, strict=True):
+            fed: Tree = ready | given
+            active = torch.from_numpy(taken)
+            if self.compiled:
+                fed = {"weights": ones, "there": ones} | fed
+            if self.compiled or not taken.all():
+                fed["active"] = active
+            if noises:
+                fed["normals"] = self._normals(noises, active, start)
+            now, loss = self._run(now, _filled(fed, missing), shared)
+            losses.append(loss[: len(contexts)])
+        return self._fitted(
+            contexts, feeds, tree_map(lambda leaf: leaf[: len(contexts)], now), torch.cat(losses, dim=1)
+        )
+
+    def _fitted(self, contexts: Sequence[Context], feeds: Sequence[Feed], now: Tree, losses: Tensor) -> list[Fitted]:
+        layout, count = self.bench.layout, len(contexts)
+        vectors = torch.cat([now["params"][e.name].reshape(count, -1) for e in layout.parameters], dim=1)
+        empty, whole = torch.zeros(count, 0), torch.zeros(count, 0, dtype=torch.int64)
+        buffers = [now["buffers"][e.name].reshape(count, -1).float() for e in layout.buffers]
+        counters = [now["buffers"][e.name].reshape(count, -1).long() for e in layout.counters]
+        floating, counted = torch.cat([empty, *buffers], dim=1), torch.cat([whole, *counters], dim=1)
+        fitted = []
+        for client, feed in enumerate(feeds):
+            cuts = feed.batches.cuts
+            steps = len(cuts) - 1
+            own = tree_map(lambda leaf, client=client: leaf[client], now["optimiser"])
+            after = ModelState(vectors[client], floating[client], counted[client])
+            fitted.append(Fitted(after, own, mean_loss(losses[client, :steps], cuts), steps, int(cuts[-1])))
+        return fitted
+
+    def _shape(self, round_: int) -> Shape:
+        if round_ not in self._shapes:
+            self._shapes.clear()
+            self._shapes[round_] = Shape.of(self.algorithm, self.largest, round_, STEPS)
+        return self._shapes[round_]
+
+    def _normals(self, noises: Sequence[Any], active: Tensor, params: Tensors) -> list[Tensors]:
+        """Draw the noise of some steps, each client from its own generator; nothing is drawn for steps not taken."""
+        count = self.algorithm.local.normals
+        drawn = []
+        for rng, steps in zip(noises, active.tolist(), strict=True):
+            own = [
+                draw_normals(rng, count, params) if taken else [tree_map(torch.zeros_like, params)] * count
+                for taken in steps
+            ]
+            drawn.append(tree_map(lambda *leaves: torch.stack(leaves), *own))
+        return tree_map(lambda *leaves: torch.stack(leaves), *drawn)  # type: ignore[no-any-return]
+
+    @cached_property
+    def _run(self) -> Callable[[Tree, Tree, Tree], tuple[Tree, Tensor]]:
+        module, algorithm = self.bench.module, self.algorithm
+        # The model is watched for as long as the program lives.
+        watching = tuple((each, watch(module, classifier_layer(module, each.layer))) for each in algorithm.penalties)
+        recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching)
+        mapped = torch.func.vmap(partial(_steps, recipe), in_dims=(0, 0, None))
+        return torch.compile(mapped, fullgraph=True, dynamic=False) if self.compiled else mapped
+
+
+def _steps(recipe: Recipe, now: Tree, fed: Tree, shared: Tree) -> tuple[Tree, Tensor]:
+    """Take some steps with one client."""
+    losses = []
+    for step in range(len(fed["x"])):
+        weights, there = (fed[name][step] if name in fed else None for name in ("weights", "there"))
+        batch = Batch(fed["x"][step], fed["y"][step], weights, there)
+        normals = tree_map(lambda leaf, step=step: leaf[step], fed["normals"]) if "normals" in fed else ()
+        point = Point(shared["start"], shared["rates"], normals, fed.get("given"))
+        carried = Carried(now["optimiser"], now["buffers"])
+        params, after, loss = local_step(recipe, now["params"], carried, batch, point)
+        then: Tree = {"params": params, "buffers": after.buffers, "optimiser": after.optimiser}
+        if "active" in fed:
+            taken = fed["active"][step]
+            then = tree_map(lambda new, old, taken=taken: torch.where(taken, new, old), then, now)
+        now = then
+        losses.append(loss)
+    return now, torch.stack(losses)
+
+
+def block_update(
+    program: Program, algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
+) -> list[ClientUpdate]:
+    """Do what `client_update` does, for a block of clients at once."""
+    opened = [open_visit(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
+    fitted = program.fit(contexts, datas, [visit.given for visit in opened])
+    return [close_visit(algorithm, *each) for each in zip(contexts, datas, opened, fitted, strict=True)]
+
+
+def warm_up(program: Program, federation: Federation) -> None:
+    """Run a program once, on the clients that come first: it is compiled then, or refused with the reason."""
+    clients = [client for client in range(len(federation.partition)) if len(federation.partition.client(client))]
+    state = federation.start().groups[0].state
+    chosen = clients[: program.block]
+    try:
+        federation.train_block(program, state, 1, chosen, range(len(chosen)), [None] * len(chosen))
+    except Exception as error:
+        how = "compiled" if program.compiled else "mapped over clients"
+        raise FedquiltError(
+            f'this model and method cannot be {how}: {told(error)}; use compute = "eager" with processes or inline'
+        ) from error
+
+
+def unmappable(module: nn.Module, algorithm: Algorithm) -> str | None:
+    """Say why a model or method cannot be trained in blocks, if it cannot.
+
+    >>> from fedquilt.methods import fed_avg
+    >>> unmappable(nn.LSTM(2, 2), fed_avg())
+    'LSTM cannot be mapped over clients'
+    """
+    for part in module.modules():
+        kind = type(part).__name__
+        if isinstance(part, nn.RNNBase | nn.RNNCellBase):
+            return f"{kind} cannot be mapped over clients"
+        if isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats:
+            return f"{kind} keeps running statistics, which padding would falsify"
+        if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:
+            return f"{kind} draws from torch's own generator, which clients of a block would share"
+    if algorithm.until is not None:
+        return f"{algorithm.name} stops each client when it has converged"
+    return None
+
+
+def _repeated(tensor: Tensor, count: int) -> Tensor:
+    return tensor.expand(count, *tensor.shape).clone()
+
+
+def _stacked(trees: Sequence[Any]) -> Any:
+    return tree_map(lambda *leaves: torch.stack(leaves), *trees)
+
+
+def _filled(tree: Tree, missing: int) -> Tree:
+    """Fill a block up with copies of its first client, which nobody looks at."""
+    if not missing:
+        return tree
+    return tree_map(lambda leaf: torch.cat([leaf, leaf[:1].expand(missing, *leaf.shape[1:])]), tree)  # type: ignore[no-any-return]

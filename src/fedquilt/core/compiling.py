@@ -1,0 +1,95 @@
+"""Compiling: whether it can be done here, where the results are kept, and when it pays.
+
+Compiled code is kept between runs in a private folder of the user's cache, apart for every version of torch and kind of
+processor: torch's own default is a folder that all users share, and its files are read with pickle.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedquilt.core.block import unmappable
+from fedquilt.core.federation import Federation
+from fedquilt.core.rng import generator
+from fedquilt.errors import told
+
+LARGEST = 1_000_000
+"""Parameters of a model for which compiling pays: larger ones spend their time inside matrix products anyway."""
+
+SECONDS_A_STEP = 2e-4
+"""What compiling saves of a step, about, measured on small models."""
+
+WORTH = 60.0
+"""Seconds that a run must save for compiling, which takes some itself, to be chosen."""
+
+
+@functools.cache
+def trouble() -> str | None:
+    """Say why nothing can be compiled here, if so: it is tried once, on something small."""
+    keep_apart()
+    try:
+        torch.compile(_twice, fullgraph=True, dynamic=False)(torch.ones(3))
+    except Exception as error:
+        return told(error).splitlines()[0]
+    return None
+
+
+def _twice(x: torch.Tensor) -> torch.Tensor:
+    return x + x
+
+
+def keep_apart() -> None:
+    """Keep compiled code in a private folder, and compile in this process alone: workers are forked from it."""
+    import torch._inductor.config
+
+    torch._inductor.config.compile_threads = 1
+    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+
+
+def cache_folder() -> Path:
+    """Return the folder for compiled code: below XDG_CACHE_HOME or ~/.cache, by torch's version and the processor."""
+    kind = f"{torch.__version__} {platform.machine()} {torch.backends.cpu.get_cpu_capability()} {_flags()}"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "fedquilt" / "compiled" / hashlib.sha256(kind.encode()).hexdigest()[:16]
+
+
+def _flags() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith("flags")), "")
+
+
+def pays(federation: Federation, rounds: int) -> bool:
+    """Say whether compiling a run's local steps is worth its time: the rule behind `compute = "auto"`.
+
+    It is where the model has no convolution and no recurrent layer, at most a million parameters, can be mapped, and where
+    the steps planned for the whole run, at 0.2 ms each, add up to more than a minute; and where a compiler is there.
+    """
+    module, algorithm = federation.bench.module, federation.algorithm
+    slow = any(isinstance(part, nn.modules.conv._ConvNd | nn.RNNBase) for part in module.modules())
+    if slow or federation.layout.size > LARGEST or unmappable(module, algorithm) is not None:
+        return False
+    if planned_steps(federation, rounds) * SECONDS_A_STEP <= WORTH:
+        return False
+    return trouble() is None
+
+
+def planned_steps(federation: Federation, rounds: int) -> float:
+    """Return how many local steps a run will take, about: those of its first cohort, times its rounds."""
+    algorithm, sizes = federation.algorithm, federation.population.sizes
+    cohort = algorithm.select(sizes, generator(federation.seed, "select", 1))
+    middle = int(np.mean(sizes[cohort])) or 1
+    return rounds * len(cohort) * (len(algorithm.sample(middle, generator(0, "shape"), 1).cuts) - 1)

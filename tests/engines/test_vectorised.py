@@ -1,0 +1,199 @@
+"""Training in blocks, mapped or compiled: as one by one but for the last bits, and the same as itself to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedquilt
+from fedquilt import registry
+from fedquilt.core.compiling import planned_steps, trouble
+from fedquilt.core.federation import Federation
+from fedquilt.core.padded import Padded, Shape, _places
+from fedquilt.errors import FedquiltError
+from fedquilt.experiment.folder import RunFolder
+
+ARGUMENTS = {"fl_hc": {"rounds": 2}}
+REFUSED = {"one_shot"}
+METHODS = [name for name in [*registry.methods, *registry.wrappers] if name not in REFUSED]
+RANKS = {"krum", "median", "trimmed_mean", "fl_hc", "sign_agreement", "geometric_median"}
+"""These decide by rank or threshold: a last bit can decide otherwise, so that they are compared after one round."""
+
+
+def method(name):
+    arguments = ARGUMENTS.get(name, {})
+    if name in registry.methods:
+        return registry.methods[name](**arguments)
+    return registry.wrappers[name](fedquilt.fed_avg(fraction=0.5, batch=8), **arguments)
+
+
+def train(name, blobs, held, module, engine, rounds=5, **options):
+    return fedquilt.train(module, blobs, held, method(name), rounds=rounds, engine=engine, **options)
+
+
+@pytest.mark.filterwarnings("ignore:the run has .* rounds, but its method changes course:RuntimeWarning")
+@pytest.mark.parametrize("name", METHODS)
+def test_it_is_the_reference_but_for_the_last_bits(name, blobs, unbalanced, smooth):
+    """After one step to 1e-6, after five rounds to 1e-5, on clients of 5 to 100 examples: padded and masked."""
+    engine = fedquilt.vectorised(block=3, workers=1)
+    rounds = 1 if name in RANKS else 5
+    mapped = train(name, blobs, unbalanced, smooth, engine, rounds)
+    plain = train(name, blobs, unbalanced, smooth, fedquilt.inline(), rounds)
+    for ours, reference in zip(mapped.run.groups, plain.run.groups, strict=True):
+        assert (ours.state.model.vector - reference.state.model.vector).abs().max() < 1e-5
+    told = {"steps", "examples", "clients", "bytes_up", "bytes_down", "applied"}
+    assert [{k: r[k] for k in told} for r in mapped.history] == [{k: r[k] for k in told} for r in plain.history]
+
+
+@pytest.mark.parametrize("name", ["fed_avg", "scaffold", "fed_ir", "gradient_noise", "ditto"])
+def test_workers_do_not_matter_and_blocks_are_cut_by_the_plan(name, blobs, unbalanced, smooth):
+    digests = {
+        train(name, blobs, unbalanced, smooth, fedquilt.vectorised(block=2, workers=workers)).digest
+        for workers in (1, 2, 3)
+    }
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("name", ["fed_avg_m", "scaffold"])
+def test_a_resumed_run_equals_an_uninterrupted_one(name, blobs, unbalanced, smooth, tmp_path):
+    def go(rounds, out):
+        engine = fedquilt.vectorised(block=2, workers=1)
+        return train(name, blobs, unbalanced, smooth, engine, rounds, out=tmp_path / out)
+
+    go(2, "stopped")
+    assert go(5, "stopped").digest == go(5, "whole").digest
+
+
+def test_one_step_agrees_to_1e_6(blobs, unbalanced, smooth):
+    base = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=float("inf"), momentum=0.5, weight_decay=0.01)
+    plain, mapped = (
+        fedquilt.train(smooth, blobs, unbalanced, base, rounds=1, engine=engine).state.vector
+        for engine in (fedquilt.inline(), fedquilt.vectorised(block=6, workers=1))
+    )
+    assert (plain - mapped).abs().max() < 1e-6
+
+
+@pytest.fixture
+def compiler():
+    if trouble() is not None:
+        pytest.skip(f"nothing can be compiled here: {trouble()}")
+
+
+def test_compiled_it_is_the_reference_and_itself(compiler, blobs, unbalanced, tmp_path):
+    """Whatever the workers, and resumed: unequal clients, momentum, importance, a proximal term."""
+    torch.manual_seed(0)
+    module = nn.Linear(8, 3)
+    base = fedquilt.fed_avg(lr=0.1, fraction=0.5, batch=16, momentum=0.5)
+    algorithm = fedquilt.fed_prox(fedquilt.fed_ir(base, target="uniform"), mu=0.1)
+
+    def go(engine, rounds=5, **options):
+        return fedquilt.train(module, blobs, unbalanced, algorithm, rounds, engine=engine, **options)
+
+    plain = go(fedquilt.inline())
+    compiled = [go(fedquilt.vectorised(block=2, workers=workers, compute="compiled")) for workers in (1, 2)]
+    assert (compiled[0].state.vector - plain.state.vector).abs().max() < 1e-5
+    assert compiled[0].digest == compiled[1].digest
+    go(fedquilt.vectorised(block=2, workers=1, compute="compiled"), 2, out=tmp_path / "run")
+    assert RunFolder(tmp_path / "run").tables()["python"]["compute"] == "compiled"
+    # What was decided at the beginning holds: the engine of the second call leaves it open, and would decide otherwise.
+    resumed = go(fedquilt.vectorised(block=2, workers=1, compute="auto"), 5, out=tmp_path / "run")
+    assert resumed.digest == compiled[0].digest
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore:the run has .* rounds, but its method changes course:RuntimeWarning")
+@pytest.mark.parametrize("name", METHODS)
+def test_compiled_every_method_is_the_reference_but_for_the_last_bits(name, compiler, blobs, unbalanced, smooth):
+    torch._dynamo.reset()
+    rounds = 1 if name in RANKS else 5
+    engine = fedquilt.vectorised(block=3, workers=1, compute="compiled")
+    compiled = train(name, blobs, unbalanced, smooth, engine, rounds)
+    plain = train(name, blobs, unbalanced, smooth, fedquilt.inline(), rounds)
+    for ours, reference in zip(compiled.run.groups, plain.run.groups, strict=True):
+        assert (ours.state.model.vector - reference.state.model.vector).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 3)), "BatchNorm1d keeps running statistics"),
+        (nn.Sequential(nn.Linear(8, 3), nn.Dropout(0.5)), "Dropout draws from torch's own generator"),
+    ],
+)
+def test_what_cannot_be_mapped_is_refused_with_the_reason(module, reason, blobs, unbalanced):
+    with pytest.raises(FedquiltError, match=reason):
+        fedquilt.train(module, blobs, unbalanced, fedquilt.fed_avg(), 1, engine=fedquilt.vectorised(workers=1))
+
+
+def test_a_method_that_stops_clients_by_themselves_is_refused(blobs, unbalanced, smooth):
+    with pytest.raises(FedquiltError, match="one_shot stops each client when it has converged"):
+        fedquilt.train(smooth, blobs, unbalanced, fedquilt.one_shot(), 1, engine=fedquilt.vectorised(workers=1))
+
+
+class Touchy(nn.Module):
+    """Raises where an input is larger than the limit, as a user's own check would; vmap cannot look at values."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+
+    def forward(self, x):
+        if float(x.abs().max()) > 1e6:
+            raise ValueError("too large")
+        return self.linear(x)
+
+
+def test_a_model_that_looks_at_values_is_refused_before_the_first_round(blobs, unbalanced):
+    with pytest.raises(FedquiltError, match="cannot be mapped over clients"):
+        fedquilt.train(Touchy(), blobs, unbalanced, fedquilt.fed_avg(), 1, engine=fedquilt.vectorised(workers=1))
+
+
+def test_a_client_without_data_and_one_with_nan_are_left_out(blobs, smooth):
+    x = blobs.train.x.clone()
+    x[:20] = float("nan")
+    data = fedquilt.arrays(x, blobs.train.y, blobs.test.x, blobs.test.y)
+    held = fedquilt.Partition.of([range(20), [], range(20, 60), range(60, 240)])
+    algorithm = fedquilt.fed_avg(fraction=1.0)
+    with pytest.warns(RuntimeWarning, match="left out"):
+        result = fedquilt.train(smooth, data, held, algorithm, 1, engine=fedquilt.vectorised(block=4, workers=1))
+    assert {d["client"]: d["reason"] for d in result.history.records[0]["dropped"]} == {
+        0: "sent NaN in its update",
+        1: "holds no examples",
+    }
+
+
+def test_augmentation_draws_are_the_reference_ones(blobs, unbalanced, smooth):
+    from dataclasses import replace
+
+    data = replace(blobs, augment=_shaken)
+    plain, mapped = (
+        fedquilt.train(smooth, data, unbalanced, fedquilt.fed_avg(fraction=1.0, batch=8), 2, engine=engine).state.vector
+        for engine in (fedquilt.inline(), fedquilt.vectorised(block=4, workers=1))
+    )
+    assert (plain - mapped).abs().max() < 1e-5
+
+
+def _shaken(x, rng):
+    return x + torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32)) * 0.1
+
+
+def test_places_of_unequal_batches():
+    assert _places(np.array([3, 3, 2]), 3).tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert _places(np.array([2, 3, 1]), 3).tolist() == [0, 1, 3, 4, 5, 6]
+
+
+def test_shape_is_that_of_the_largest_client(blobs, unbalanced, smooth):
+    algorithm = fedquilt.fed_avg(epochs=3, batch=8)
+    assert Shape.of(algorithm, 100, 1, most=10) == Shape(steps=10, batch=8)  # 39 steps: 4 calls of 10
+    assert Shape.of(fedquilt.fed_sgd(), 100, 1, most=10) == Shape(steps=1, batch=100)
+    assert Padded.__doc__
+
+
+def test_auto_goes_by_the_length_of_the_run(compiler, blobs, unbalanced, smooth):
+    federation = Federation.of(smooth, blobs, unbalanced, fedquilt.fed_avg(fraction=1.0, batch=8), 1)
+    assert planned_steps(federation, 10) == 10 * 6 * 5  # 40 examples on average: five batches of 8
+    engine = fedquilt.vectorised(block=2, compute="auto")
+    assert engine.settled(federation, 10).compute == "eager"
+    assert engine.settled(federation, 20_000).compute == "compiled"
