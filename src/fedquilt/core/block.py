@@ -19,7 +19,7 @@ from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.client import ClientUpdate, close_visit, open_visit
 from fedquilt.core.context import ClientData, Context
 from fedquilt.core.feed import Feed
-from fedquilt.core.fit import Fitted, draw_normals, mean_loss, optimiser_of
+from fedquilt.core.fit import Fitted, draw_normals, optimiser_of
 from fedquilt.core.local import FUNCTIONAL, Batch, Carried, Point, Recipe, local_step
 from fedquilt.core.padded import Padded, Shape
 from fedquilt.core.params import ModelState, Tensors
@@ -82,24 +82,22 @@ class Program:
                 fed["normals"] = self._normals(noises, active, start)
             now, loss = self._run(now, _filled(fed, missing), shared)
             losses.append(loss[: len(contexts)])
-        return self._fitted(
-            contexts, feeds, tree_map(lambda leaf: leaf[: len(contexts)], now), torch.cat(losses, dim=1)
-        )
+        means = padded.mean_losses(torch.cat(losses, dim=1))
+        return self._fitted(feeds, tree_map(lambda leaf: leaf[: len(contexts)], now), means)
 
-    def _fitted(self, contexts: Sequence[Context], feeds: Sequence[Feed], now: Tree, losses: Tensor) -> list[Fitted]:
-        layout, count = self.bench.layout, len(contexts)
+    def _fitted(self, feeds: Sequence[Feed], now: Tree, means: list[float]) -> list[Fitted]:
+        layout, count = self.bench.layout, len(feeds)
         vectors = torch.cat([now["params"][e.name].reshape(count, -1) for e in layout.parameters], dim=1)
         empty, whole = torch.zeros(count, 0), torch.zeros(count, 0, dtype=torch.int64)
         buffers = [now["buffers"][e.name].reshape(count, -1).float() for e in layout.buffers]
         counters = [now["buffers"][e.name].reshape(count, -1).long() for e in layout.counters]
         floating, counted = torch.cat([empty, *buffers], dim=1), torch.cat([whole, *counters], dim=1)
         fitted = []
-        for client, feed in enumerate(feeds):
-            cuts = feed.batches.cuts
-            steps = len(cuts) - 1
-            own = tree_map(lambda leaf, client=client: leaf[client], now["optimiser"])
+        for client, (feed, loss) in enumerate(zip(feeds, means, strict=True)):
+            steps, examples = len(feed.batches.cuts) - 1, int(feed.batches.cuts[-1])
+            own = tree_map(lambda leaf, client=client: leaf[client], now["optimiser"]) if now["optimiser"] else {}
             after = ModelState(vectors[client], floating[client], counted[client])
-            fitted.append(Fitted(after, own, mean_loss(losses[client, :steps], cuts), steps, int(cuts[-1])))
+            fitted.append(Fitted(after, own, loss, steps, examples))
         return fitted
 
     def _shape(self, round_: int) -> Shape:

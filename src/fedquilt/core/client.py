@@ -13,7 +13,7 @@ from fedquilt.core.exchange import Trained, Visit
 from fedquilt.core.fit import OPTIMISER, Fitted, draw_normals, fit
 from fedquilt.core.params import Tensors
 from fedquilt.core.rng import generator
-from fedquilt.core.transform import At, State, effective_steps
+from fedquilt.core.transform import At, State, changes_nothing, effective_steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +129,8 @@ def _corrupted(context: Context, delta: Tensor) -> Tensor:
 
 def _uploaded(algorithm: Algorithm, context: Context, delta: Tensor) -> Tensor:
     upload = algorithm.upload
+    if changes_nothing(upload):
+        return delta
     named, params = {"model": delta}, {"model": context.start.vector}
     rates = [torch.tensor(rate(context.round), dtype=torch.float32) for rate in upload.rates]
     noise = generator(context.seed, "upload noise", *context.key) if upload.normals else None

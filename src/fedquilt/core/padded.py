@@ -90,6 +90,12 @@ class Padded:
             for call in range(len(rows)):
                 yield {name: values[call] for name, values in fed.items()}
 
+    def mean_losses(self, losses: Tensor) -> list[float]:
+        """Return every client's mean loss over its examples; `losses` are (clients, steps)."""
+        sizes = np.moveaxis(self.there.sum(axis=3, dtype=np.float64), 0, 1).reshape(len(self.feeds), -1)
+        seen = np.where(sizes > 0, losses.double().numpy(), 0.0)
+        return ((seen * sizes).sum(axis=1) / sizes.sum(axis=1)).tolist()  # type: ignore[no-any-return]
+
     def _weights(self, there: Tensor, y: Tensor) -> Tensor:
         given = [feed.weights for feed in self.feeds if feed.weights is not None]
         if not given:

@@ -99,6 +99,16 @@ def chain(*transforms: Transform) -> Transform:
     )
 
 
+def changes_nothing(transform: Transform) -> bool:
+    """Say whether a transform is an empty chain.
+
+    >>> changes_nothing(chain()), changes_nothing(chain(chain(), chain()))
+    (True, False)
+    """
+    update = transform.update
+    return isinstance(update, partial) and update.func is _chain_update and update.args == ((),)
+
+
 def _chain_init(transforms: tuple[Transform, ...], params: Tensors) -> State:
     states = {str(place): transform.init(params) for place, transform in enumerate(transforms)}
     return {place: state for place, state in states.items() if state}

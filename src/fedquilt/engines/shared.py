@@ -24,8 +24,10 @@ def shared_models(layout: Layout, forked: bool, count: int) -> list[ModelState]:
 def write(target: ModelState, source: ModelState) -> None:
     """Copy values into shared memory."""
     target.vector.copy_(source.vector)
-    target.buffers.copy_(source.buffers)
-    target.counters.copy_(source.counters)
+    if len(target.buffers):
+        target.buffers.copy_(source.buffers)
+    if len(target.counters):
+        target.counters.copy_(source.counters)
 
 
 def _shared(size: int, dtype: torch.dtype, forked: bool) -> Tensor:

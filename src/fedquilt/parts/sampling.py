@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from fedquilt.core.algorithm import Batches
+from fedquilt.core.algorithm import Batches, Indices
 from fedquilt.core.schedule import Value, scheduled, whole
 
 
@@ -30,16 +31,24 @@ class Epochs:
 
     def __call__(self, examples: int, rng: np.random.Generator, round_: int = 1) -> Batches:
         """Draw the batches of a client with that many examples."""
-        count, batch = whole(scheduled(self.count)(round_)), scheduled(self.batch)(round_)
+        count = self.count if isinstance(self.count, int) else whole(scheduled(self.count)(round_))
+        batch = self.batch if isinstance(self.batch, int | float) else scheduled(self.batch)(round_)
         at_once = batch >= examples
-        size = examples if at_once else whole(batch)
-        starts = np.arange(0, examples, max(size, 1), dtype=np.int64)
-        cuts = np.append((np.arange(count)[:, None] * examples + starts).ravel(), count * examples)
+        cuts = _cuts(count, examples, examples if at_once else whole(batch))
         if at_once:
             return Batches(np.tile(np.arange(examples, dtype=np.int64), count), cuts)
         draws = count if self.reshuffle else 1
         passes = [rng.permutation(examples) for _ in range(draws)]
         return Batches(np.concatenate(passes * (count // draws)), cuts)
+
+
+@lru_cache(maxsize=1024)
+def _cuts(count: int, examples: int, size: int) -> Indices:
+    """Return where batches begin and end in some passes; kept, because clients of a size share them."""
+    starts = np.arange(0, examples, max(size, 1), dtype=np.int64)
+    cuts = np.append((np.arange(count)[:, None] * examples + starts).ravel(), count * examples)
+    cuts.flags.writeable = False
+    return cuts
 
 
 @dataclass(frozen=True)
