@@ -1,7 +1,8 @@
 """The workloads of bench/workloads.py in plain figures and NumPy, so that every peer's environment can read them.
 
 A peer's environment does not hold fedquilt, and FedJAX's does not even hold PyTorch: hence figures here and in
-bench/workloads.py. `on_fedquilt.py` fails if shapes, sizes, rate or momentum differ; cohort, epochs and batch are not compared.
+bench/workloads.py. `on_fedquilt.py` fails if shapes, sizes, rate or momentum differ; cohort, epochs and batch are not
+compared.
 
 Labels follow a fixed random linear rule, so that the loss after a few rounds tells whether two programs did the same
 amount of learning.
