@@ -11,7 +11,7 @@ import fedquilt
 from fedquilt import registry
 from fedquilt.core.compiling import planned_steps, trouble
 from fedquilt.core.federation import Federation
-from fedquilt.core.padded import Padded, Shape, _places
+from fedquilt.core.padded import Shape, _places
 from fedquilt.errors import FedquiltError
 from fedquilt.experiment.folder import RunFolder
 
@@ -179,16 +179,36 @@ def _shaken(x, rng):
     return x + torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32)) * 0.1
 
 
+class Moody(nn.Module):
+    """Answers otherwise in training than in evaluation, as dropout does."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.linear(x) * (0.5 if self.training else 2.0)
+
+
+def test_a_block_is_trained_in_training_mode_after_an_evaluation(blobs, unbalanced):
+    torch.manual_seed(0)
+    module, base = Moody(), fedquilt.fed_avg(fraction=1.0, batch=8)
+    plain, mapped = (
+        fedquilt.train(module, blobs, unbalanced, base, 3, engine=engine).state.vector
+        for engine in (fedquilt.inline(), fedquilt.vectorised(block=3, workers=1))
+    )
+    assert (plain - mapped).abs().max() < 1e-5
+
+
 def test_places_of_unequal_batches():
     assert _places(np.array([3, 3, 2]), 3).tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
     assert _places(np.array([2, 3, 1]), 3).tolist() == [0, 1, 3, 4, 5, 6]
 
 
-def test_shape_is_that_of_the_largest_client(blobs, unbalanced, smooth):
+def test_shape_is_that_of_the_largest_client():
     algorithm = fedquilt.fed_avg(epochs=3, batch=8)
     assert Shape.of(algorithm, 100, 1, most=10) == Shape(steps=10, batch=8)  # 39 steps: 4 calls of 10
     assert Shape.of(fedquilt.fed_sgd(), 100, 1, most=10) == Shape(steps=1, batch=100)
-    assert Padded.__doc__
 
 
 def test_auto_goes_by_the_length_of_the_run(compiler, blobs, unbalanced, smooth):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
@@ -52,6 +53,7 @@ class Program:
         self, contexts: Sequence[Context], datas: Sequence[ClientData], givens: Sequence[dict[str, Tensors]]
     ) -> list[Fitted]:
         """Train a block of clients that start from the same model."""
+        self.bench.module.train()  # an evaluation may have come before
         algorithm, layout, round_ = self.algorithm, self.bench.layout, contexts[0].round
         feeds = [Feed.of(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
         shape = self._shape(round_)
@@ -158,9 +160,8 @@ def block_update(
 
 def warm_up(program: Program, federation: Federation) -> None:
     """Run a program once, on the clients that come first: it is compiled then, or refused with the reason."""
-    clients = [client for client in range(len(federation.partition)) if len(federation.partition.client(client))]
+    chosen = np.flatnonzero(federation.population.sizes)[: program.block].tolist()
     state = federation.start().groups[0].state
-    chosen = clients[: program.block]
     try:
         federation.train_block(program, state, 1, chosen, range(len(chosen)), [None] * len(chosen))
     except Exception as error:
