@@ -66,27 +66,20 @@ def plan(
     sizes, rng = population.sizes[members], generator(seed, "select", *key)
     chosen = algorithm.select(sizes, rng) if len(members) else np.zeros(0, dtype=np.int64)
     asked = chosen if algorithm.over_select is None else algorithm.over_select(algorithm.select, sizes, chosen, rng)
-    planned = planned_for(algorithm, members[asked], population, seed, round_, first_slot, wanted=len(chosen))
-    return planned if group.clients is None else replace(planned, population=len(group.clients))
+    clients = members[asked]
+    sizes, weight = population.sizes[clients], planned_weight(algorithm, population.sizes[clients])
+    absent, seconds = _absent(algorithm, Roll(round_, seed, clients, sizes, first_slot, wanted=len(chosen)))
+    reached = len(population) if group.clients is None else len(group.clients)
+    return Plan(round_, seed, clients, sizes, weight, reached, first_slot, absent, seconds)
 
 
-def planned_for(
-    algorithm: Algorithm,
-    clients: Indices,
-    population: Population,
-    seed: int,
-    round_: int,
-    first_slot: int = 0,
-    wanted: int | None = None,
-) -> Plan:
-    """Plan a round for a cohort that is known; `wanted` is how many of it are enough, where more are asked."""
-    sizes = population.sizes[clients]
+def planned_weight(algorithm: Algorithm, sizes: Indices) -> float:
+    """Return the weight of a whole cohort of clients of these sizes."""
     weights = (float(algorithm.weigh(int(size))) for size in sizes)
     usable = [weight for weight in weights if math.isfinite(weight) and weight > 0]
     if sum(usable) >= LARGEST_WEIGHT:
         raise OverflowInSumError(f"the weights of a round's clients add up to {sum(usable):g}; the limit is 2^60")
-    absent, seconds = _absent(algorithm, Roll(round_, seed, clients, sizes, first_slot, wanted))
-    return Plan(round_, seed, clients, sizes, math.fsum(usable), len(population), first_slot, absent, seconds)
+    return math.fsum(usable)
 
 
 def _members(algorithm: Algorithm, group: Group, population: Population, round_: int, seed: int) -> Indices:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from fedquilt.arguments import ChangingBatchSize, ChangingCount, NonNegative, Rate
+from fedquilt.arguments import BelowOne, ChangingBatchSize, ChangingCount, NonNegative, Rate
 from fedquilt.core.algorithm import Algorithm, add_exchange, claim
 from fedquilt.core.exchange import Exchange, Parting, Trained, Visit
 from fedquilt.core.fit import fit
 from fedquilt.core.own import Personalise, kept_model
 from fedquilt.core.transform import chain
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.methods.fl_hc import Holdout
 from fedquilt.parts.proximal import pull_to_start
 from fedquilt.registry import wrappers
 
@@ -30,7 +29,7 @@ def ditto(
     lr: Rate = 0.1,
     epochs: ChangingCount = 1,
     batch: ChangingBatchSize = 10,
-    holdout: Holdout = 0.2,
+    holdout: BelowOne = 0.2,
 ) -> Algorithm:
     """Train a model of its own at every client, pulled towards the shared one (Li 2021).
 

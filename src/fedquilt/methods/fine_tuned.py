@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import BatchSize, Count, Rate
+from fedquilt.arguments import BatchSize, BelowOne, Count, Rate
 from fedquilt.core.algorithm import Algorithm, claim
 from fedquilt.core.own import Personalise
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.methods.fl_hc import Holdout
 from fedquilt.registry import wrappers
 
 
 @wrappers.register
-def own_test(algorithm: Algorithm, holdout: Holdout = 0.2) -> Algorithm:
+def own_test(algorithm: Algorithm, holdout: BelowOne = 0.2) -> Algorithm:
     """Test the model on every client's own data too (McMahan 2017).
 
     A share `holdout` of every client's data is kept out of training for it; with 0, the model is tested on what they train
@@ -32,7 +31,7 @@ def own_test(algorithm: Algorithm, holdout: Holdout = 0.2) -> Algorithm:
 
 @wrappers.register
 def fine_tuned(
-    algorithm: Algorithm, lr: Rate = 0.1, epochs: Count = 1, batch: BatchSize = 10, holdout: Holdout = 0.2
+    algorithm: Algorithm, lr: Rate = 0.1, epochs: Count = 1, batch: BatchSize = 10, holdout: BelowOne = 0.2
 ) -> Algorithm:
     """Let every client fine-tune the model before it is tested on the client's own data (Wang 2019).
 

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
-from fedquilt.arguments import Count, Positive
+from fedquilt.arguments import BelowOne, Count, Positive
 from fedquilt.core.algorithm import Algorithm, Indices, claim
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.course import Step, Work, every_group, listened, merged, regrouped
-from fedquilt.core.plan import plan, planned_for
+from fedquilt.core.plan import plan, planned_weight
 from fedquilt.core.round import fault_in
 from fedquilt.core.state import Group, RunState
 from fedquilt.errors import SpecError
@@ -31,7 +30,6 @@ from fedquilt.registry import wrappers
 
 Linkage = Literal["ward", "single", "complete", "average"]
 Distance = Literal["euclidean", "cityblock", "cosine"]
-Holdout = Annotated[float, Field(ge=0, lt=1)]
 
 
 @wrappers.register
@@ -42,7 +40,7 @@ def fl_hc(
     threshold: Positive | None = None,
     linkage: Linkage = "ward",
     distance: Distance = "euclidean",
-    holdout: Holdout = 0.0,
+    holdout: BelowOne = 0.0,
 ) -> Algorithm:
     """Cluster clients by their updates, and train a model for each cluster (Briggs 2020, Wei 2022).
 
@@ -93,7 +91,7 @@ class ClusterThenTrain:
         results = [
             _copied(result)
             for result in listened(
-                work, whole.state, work.session.run(planned, whole.state, run.store), 0, len(planned.clients)
+                work, whole.state, work.session.run(planned, whole.state, run.store), 0, len(planned.slots)
             )
         ]
         usable = [
@@ -109,10 +107,17 @@ class ClusterThenTrain:
             # Those who were asked keep their slots: with one cluster this is the plan itself.
             absent = {slot: why for slot, why in planned.absent.items() if planned.client_of[slot] in inside}
             asked = planned.clients[np.isin(planned.clients, clients)]
-            own = planned_for(everyone, asked, federation.population, federation.seed, planned.round)
-            # `first_slot` tells the clusters' server noise apart; the updates know their own slots.
-            first = sum(len(step.planned.clients) for step in steps)
-            part = replace(own, population=len(clients), first_slot=first, absent={}, seconds=planned.seconds)
+            sizes = federation.population.sizes[asked]
+            part = replace(
+                planned,
+                clients=asked,
+                sizes=sizes,
+                weight=planned_weight(everyone, sizes),
+                population=len(clients),
+                # It tells the clusters' server noise apart; the updates know their own slots.
+                first_slot=sum(len(step.planned.clients) for step in steps),
+                absent={},
+            )
             gone = [Fault(planned.client_of[slot], slot, why, simulated=True) for slot, why in absent.items()]
             heard = [result for result in results if result.client in inside]
             step, store = merged(work, whole.state, part, store, [*gone, *heard])

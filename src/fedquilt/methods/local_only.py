@@ -10,12 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedquilt.arguments import ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
+from fedquilt.arguments import BelowOne, ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
 from fedquilt.core.algorithm import Algorithm, claim
 from fedquilt.core.course import Step, Work, every_group, regrouped
 from fedquilt.core.state import Group, RunState
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.methods.fl_hc import Holdout
 from fedquilt.registry import methods
 
 
@@ -26,7 +25,7 @@ def local_only(
     batch: ChangingBatchSize = 10,
     momentum: Momentum = 0.0,
     weight_decay: NonNegative = 0.0,
-    holdout: Holdout = 0.2,
+    holdout: BelowOne = 0.2,
 ) -> Algorithm:
     """Train every client on its own data alone, the baseline that averaging has to beat (McMahan 2017).
 

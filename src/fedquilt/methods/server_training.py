@@ -7,22 +7,17 @@ Table 2 it is given 5% of the training data, and trains for one epoch a round.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
 
-from pydantic import Field
-
-from fedquilt.arguments import ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
+from fedquilt.arguments import BelowOne, ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
 from fedquilt.core.algorithm import Algorithm, claim
 from fedquilt.methods.fed_avg import fed_avg
 from fedquilt.registry import wrappers
-
-Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 @wrappers.register
 def server_training(
     algorithm: Algorithm,
-    share: Share = 0.05,
+    share: BelowOne = 0.05,
     lr: Rate = 0.1,
     epochs: ChangingCount = 1,
     batch: ChangingBatchSize = 10,
