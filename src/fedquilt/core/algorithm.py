@@ -172,9 +172,10 @@ def check_consistent(algorithm: Algorithm) -> None:
     remembering = [exchange.name for exchange in algorithm.exchanges if exchange.remembers]
     remembering += ["keep_momentum"] if algorithm.keep_local_state else []
     if remembering and getattr(algorithm.select, "repeats", False):
+        by = dict(algorithm.claims).get("select", "the method's selection")
         raise SpecError(
-            f"fed_vc draws a client several times a round, but {' and '.join(remembering)} keeps something for it from "
-            "round to round: set distinct = true for fed_vc"
+            f"{by} draws a client several times a round, but {' and '.join(remembering)} keeps something for it from "
+            f"round to round: set distinct = true for {by}"
         )
 
 

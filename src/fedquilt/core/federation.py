@@ -80,7 +80,7 @@ class Federation:
         module = copy.deepcopy(module)
         bench = Workbench(module, Layout.of(module))
         for penalty in algorithm.penalties:
-            with naming_part("fed_avg_r"):
+            with naming_part(penalty.name):
                 classifier_layer(module, penalty.layer)
         federation = cls(bench, bench.read(), algorithm, data, held, seed, server_rows, own_test, {}, 0, 0)
         with pinned():

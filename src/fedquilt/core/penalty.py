@@ -38,8 +38,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Penalty:
-    """A term of the loss; `layer` names the classifier where the model does not name it itself."""
+    """A term of the loss, named after its method; `layer` names the classifier where the model does not."""
 
+    name: str
     value: Callable[[Seen], Tensor]
     layer: str | None = None
 
@@ -53,7 +54,7 @@ def classifier_layer(module: nn.Module, name: str | None = None) -> str:
     >>> classifier_layer(net)
     Traceback (most recent call last):
     fedquilt.errors.FedquiltError: the model does not say which layer is its classifier: set its attribute
-    `classifier_layer`, or fed_avg_r's `layer`, to one of: 0, 2
+    `classifier_layer`, or the wrapper's `layer`, to one of: 0, 2
     """
     linear = [key for key, part in module.named_modules() if isinstance(part, nn.Linear)]
     wanted = name if name is not None else getattr(module, "classifier_layer", None)
@@ -62,7 +63,7 @@ def classifier_layer(module: nn.Module, name: str | None = None) -> str:
     say = "does not say which layer is its classifier" if wanted is None else f"has no linear layer {wanted!r}"
     known = ", ".join(linear) or "a linear layer (it has none)"
     raise FedquiltError(
-        f"the model {say}: set its attribute `classifier_layer`, or fed_avg_r's `layer`, to one of: {known}"
+        f"the model {say}: set its attribute `classifier_layer`, or the wrapper's `layer`, to one of: {known}"
     )
 
 

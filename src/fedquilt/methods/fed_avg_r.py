@@ -74,9 +74,9 @@ def fed_avg_r(
     """
     if not (alpha or beta or gamma):
         return algorithm
-    penalty = Penalty(partial(_penalty, alpha, beta, gamma, norm, squared), layer)
+    penalty = Penalty(NAME, partial(_penalty, alpha, beta, gamma, norm, squared), layer)
     for before in algorithm.penalties:
-        if isinstance(before.value, partial) and before.value.func is _penalty:
+        if before.name == NAME:
             if describe(before) == describe(penalty):
                 return algorithm
             raise SpecError("fed_avg_r is applied twice, with different values: take one of them")
