@@ -59,11 +59,21 @@ def test_a_share_too_small_is_refused(blobs, unbalanced, smooth):
 
 
 def test_the_server_does_not_train_in_a_round_without_updates(blobs, smooth):
-    """All clients are empty but for what the server took: nobody reports, and the model stays as it was."""
+    """Every client sends NaN: nobody is left, and the model stays as it was, to the bit."""
     method = fedquilt.server_training(fedquilt.fed_avg(lr=0.1, fraction=1.0), share=0.5)
-    held = Partition.of([[], []])
+    held = Partition.of([range(120), range(120, 240)])
+    broken = fedquilt.corrupt(method, share=0.99, kind="nan")
+    with pytest.warns(RuntimeWarning, match="nobody was left"):
+        result = fedquilt.train(smooth, blobs, held, broken, rounds=1, engine=fedquilt.inline())
+    assert torch.equal(result.state.vector, torch.cat([p.detach().flatten() for p in smooth.parameters()]))
+    honest = fedquilt.train(smooth, blobs, held, method, rounds=1, engine=fedquilt.inline())
+    assert not torch.equal(honest.state.vector, result.state.vector)
+
+
+def test_clients_without_data_leave_the_server_without_any(blobs, smooth):
+    method = fedquilt.server_training(fedquilt.fed_avg(lr=0.1, fraction=1.0), share=0.5)
     with pytest.raises(FedquiltError, match="leaves the server without data"):
-        fedquilt.train(smooth, blobs, held, method, rounds=1, engine=fedquilt.inline())
+        fedquilt.train(smooth, blobs, Partition.of([[], []]), method, rounds=1, engine=fedquilt.inline())
 
 
 def test_training_that_diverges_at_the_server_is_an_error_with_advice(blobs, unbalanced):

@@ -80,9 +80,9 @@ def close_visit(
     delta = fitted.after.vector - context.start.vector
     keep: State = {OPTIMISER: fitted.optimiser} if algorithm.keep_local_state else {}
     told: State = {}
+    trained = _trained(algorithm, context, fitted, delta)
     for exchange in algorithm.exchanges:
         if exchange.end is not None:
-            trained = _trained(algorithm, context, fitted, delta)
             parting = exchange.end(opened.visits[exchange.name], trained)
             keep |= {exchange.name: dict(parting.keep)} if parting.keep is not None else {}
             told |= {exchange.name: dict(parting.told)} if parting.told is not None else {}

@@ -15,7 +15,7 @@ from fedquilt.core.client import ClientUpdate
 from fedquilt.core.course import Heard, Step, Work, every_group
 from fedquilt.core.engine import Session
 from fedquilt.core.evaluation import Counted, Evaluation
-from fedquilt.core.federation import Federation, SplitName
+from fedquilt.core.federation import Federation
 from fedquilt.core.params import ModelState
 from fedquilt.core.round import fault_in
 from fedquilt.core.state import RunState, ServerState
@@ -82,8 +82,7 @@ def _evaluated(federation: Federation, session: Session, run: RunState, train_lo
             for share, e in zip(shares, test, strict=True)
         ]
     if train_loss:
-        split: SplitName = "train"
-        record["train_loss"] = _loss([session.evaluate(group.state.model, split) for group in run.groups], shares)
+        record["train_loss"] = _loss([session.evaluate(group.state.model, "train") for group in run.groups], shares)
     if federation.own_test is not None:
         record |= _own(federation, session, run)
     return record

@@ -30,6 +30,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedquilt.parts import penalties
+
 Numbers = Sequence[float] | npt.NDArray[Any] | Tensor
 Matrix = Sequence[Sequence[float]] | npt.NDArray[Any] | Tensor
 
@@ -90,7 +92,7 @@ def trace_norm(matrix: Matrix) -> float:
     values = _double(matrix)
     if not bool(values.isfinite().all()):  # the decomposition would raise
         return math.nan
-    return float(torch.linalg.matrix_norm(values, ord="nuc"))
+    return float(penalties.trace_norm(values))
 
 
 def feature_norm(features: Matrix) -> float:
@@ -99,7 +101,7 @@ def feature_norm(features: Matrix) -> float:
     >>> feature_norm(torch.tensor([[1.0, 1.0], [1.0, 1.0]]))
     2.0
     """
-    return float(torch.linalg.vector_norm(_double(features)))
+    return float(penalties.frobenius(_double(features)))
 
 
 def weighted_rademacher(weights: Numbers, sizes: Numbers, norms: Numbers, trace: float, classes: int) -> float:
