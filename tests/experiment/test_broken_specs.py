@@ -439,7 +439,8 @@ ARGUMENTS = [
         "partition",
         "without_labels",
         {"clients": 3},
-        "own_parts:without_labels failed: TypeError: without_labels() got an unexpected keyword argument 'labels'",
+        "name: 'own_parts:without_labels' must return a fedquilt.Partition, as fedquilt.Partition.of(...) makes it; "
+        "got NoneType",
     ),
 ]
 

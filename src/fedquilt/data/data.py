@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 Prepare = Callable[[Tensor], Tensor]
@@ -17,10 +18,16 @@ Augment = Callable[[Tensor, np.random.Generator], Tensor]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Examples and their labels, one row each."""
+    """Examples and their labels, one row each.
+
+    Where the data set knows them: `ids` is the number of the client that each example belongs to by nature (its author,
+    its writer), `places` the latitude and longitude where it was made, in degrees.
+    """
 
     x: Tensor
     y: Tensor
+    ids: npt.NDArray[np.int64] | None = None
+    places: npt.NDArray[np.float64] | None = None
 
     def __repr__(self) -> str:
         """Say how large it is, not all that is in it."""

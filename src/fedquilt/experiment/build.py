@@ -36,7 +36,8 @@ class _Engine(Engine, Protocol):
 def build(spec: Spec) -> tuple[Federation, Engine]:
     """Load the data, split it over clients, make the model and the method."""
     data = _made(spec, "data", Data)
-    partition = _made(spec, "partition", Partition, labels=data.train.y.numpy())
+    offered = _wanted(spec, "partition", labels=data.train.y.numpy(), data=data)
+    partition = _made(spec, "partition", Partition, **offered)
     with torch_seeded(spec.options.seed, "initialise"):
         module = _made(spec, "model", nn.Module, **_wanted(spec, "model", data=data))
     algorithm = _made(spec, "method", Algorithm)

@@ -42,8 +42,8 @@ REGISTRIES: dict[str, Registry] = {
 WRAP = "wrap"
 """The table of wrappers, an array: `[[wrap]]`. The n-th is the part `wrap n`."""
 
-GIVEN = {"partition": frozenset({"labels"}), "model": frozenset({"data"}), WRAP: frozenset({"algorithm"})}
-"""Parameters that are filled in: by the data set, which a model may ask for, and by the method that is wrapped."""
+GIVEN = {"partition": frozenset({"labels", "data"}), "model": frozenset({"data"}), WRAP: frozenset({"algorithm"})}
+"""Parameters that are filled in: by the data set, which partitions and models may ask for, and by the wrapped method."""
 
 FREE = ("sweep", "published")
 
