@@ -35,6 +35,25 @@ def test_the_order_of_arrival_does_not_change_a_bit(data, clients, seed):
     assert torch.equal(first, second)
 
 
+@pytest.mark.parametrize("size", [0, 1, 40, 1010, 70_000])
+@pytest.mark.parametrize("clients", [1, 3, 130])
+def test_rows_taken_in_at_once_are_the_same_bits(size, clients):
+    rng = np.random.default_rng(size + clients)
+    deltas = torch.from_numpy(rng.normal(size=(clients, size)).astype("f4"))
+    weights = rng.integers(1, 1000, clients).astype(float).tolist()
+    mean = ExactMean(size, math.fsum(weights))
+    half = clients // 2
+    mean.add_rows(range(half, clients), deltas[half:], weights[half:])
+    mean.add_rows(range(half), deltas[:half], weights[:half])
+    assert torch.equal(mean.finish(), mean_of(list(deltas), weights, list(range(clients))))
+
+
+def test_more_weight_than_planned_is_an_error_for_rows_too():
+    mean = ExactMean(3, planned_weight=1.0)
+    with pytest.raises(OverflowInSumError, match="reported weights are larger than the planned ones"):
+        mean.add_rows(range(9), torch.full((9, 3), LARGEST / 2), [1e6] * 9)
+
+
 def test_the_mean_is_the_one_in_double_precision_rounded_once():
     rng = np.random.default_rng(3)
     deltas = [torch.from_numpy(rng.normal(scale=0.01, size=1000).astype("f4")) for _ in range(100)]

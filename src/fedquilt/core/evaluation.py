@@ -49,8 +49,10 @@ def evaluate_chunk(
     bench: Workbench, loss: Loss, model: ModelState, data: Data, split: Split, rows: tuple[int, int] | Indices
 ) -> Counted:
     """Evaluate a model on some rows of a split (a range, or their positions), in evaluation mode."""
-    chosen = slice(*rows) if isinstance(rows, tuple) else torch.from_numpy(rows)
-    x, y = split.x[chosen], split.y[chosen]
+    if isinstance(rows, tuple):
+        x, y = split.x[slice(*rows)], split.y[slice(*rows)]
+    else:
+        x, y = split.take(torch.from_numpy(rows))
     if data.prepare is not None:
         x = data.prepare(x)
     outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))

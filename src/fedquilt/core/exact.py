@@ -8,6 +8,7 @@ client that sent it. Integer sums are also what secure aggregation needs.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -21,6 +22,9 @@ LARGEST_WEIGHT = 2.0**60
 """A cohort's weights must stay below this."""
 
 _INT64_MAX = 2**63 - 1
+
+_VALUES = 2**16
+"""Values taken in at once, about: a bound on memory. It changes no bits."""
 
 
 class ExactMean:
@@ -49,14 +53,42 @@ class ExactMean:
             return
         scale = math.ldexp(weight, self._shift)
         low, high = torch.aminmax(delta)
-        self._bound += int(max(-float(low), float(high), 0.0) * scale) + 1
+        self._reserve(int(max(-float(low), float(high), 0.0) * scale) + 1)
+        self._scaled.copy_(delta).mul_(scale).round_()
+        self._sum.add_(self._whole.copy_(self._scaled))
+
+    def add_rows(self, slots: Sequence[int], deltas: Tensor, weights: Sequence[float]) -> None:
+        """Take in several vectors, the rows of a matrix: the same bits as one by one, in a fraction of the time.
+
+        >>> mean = ExactMean(2, planned_weight=4.0)
+        >>> mean.add_rows([0, 1], torch.tensor([[1.0, 2.0], [5.0, 2.0]]), [1.0, 3.0])
+        >>> mean.finish()
+        tensor([4., 2.])
+        """
+        several = _VALUES // max(len(self._sum), 1)
+        if several < 2 or not len(self._sum):
+            for one in zip(slots, deltas, weights, strict=True):
+                self.add(*one)
+            return
+        self._weights.update(zip(slots, weights, strict=True))
+        scales = [math.ldexp(weight, self._shift) for weight in weights]
+        scaled = torch.empty(several, len(self._sum), dtype=torch.float64)
+        whole = torch.empty(several, len(self._sum), dtype=torch.int64)
+        for first in range(0, len(deltas), several):
+            rows, own = deltas[first : first + several], scales[first : first + several]
+            largest = rows.abs().amax(dim=1).tolist()
+            self._reserve(sum(int(value * scale) + 1 for value, scale in zip(largest, own, strict=True)))
+            count = len(rows)
+            scaled[:count].copy_(rows).mul_(torch.tensor(own, dtype=torch.float64)[:, None]).round_()
+            self._sum.add_(whole[:count].copy_(scaled[:count]).sum(dim=0))
+
+    def _reserve(self, bound: int) -> None:
+        self._bound += bound
         if self._bound > _INT64_MAX:
             raise OverflowInSumError(
                 "the exact sum over clients would overflow: the reported weights are larger than the planned ones "
                 f"(so far {math.fsum(self._weights.values()):g}); the round was not applied"
             )
-        self._scaled.copy_(delta).mul_(scale).round_()
-        self._sum.add_(self._whole.copy_(self._scaled))
 
     def finish(self) -> Tensor | None:
         """Return the mean over what was taken in, or nothing if its weight is zero."""

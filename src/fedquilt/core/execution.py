@@ -10,6 +10,8 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from fedquilt.core.block import Program, unmappable
 from fedquilt.core.compiling import pays, trouble
 from fedquilt.core.federation import Federation
@@ -61,5 +63,6 @@ class Execution:
 
     def blocks(self, planned: Plan) -> list[list[int]]:
         """Cut a plan's slots into blocks, the largest clients first."""
-        slots = sorted(planned.slots, key=lambda slot: (-planned.size_of(slot), slot))
+        there = np.asarray(planned.slots, dtype=np.int64)
+        slots = there[np.argsort(-planned.sizes[there - planned.first_slot], kind="stable")].tolist()
         return [slots[first : first + self.block] for first in range(0, len(slots), self.block)]

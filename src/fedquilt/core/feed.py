@@ -63,7 +63,7 @@ class Feed:
 
     def _ready(self, order: Indices, rng: np.random.Generator | None) -> tuple[Tensor, Tensor]:
         rows, data = torch.from_numpy(self.data.rows[order]), self.data.data
-        x, y = self.data.split.x[rows], self.data.split.y[rows]
+        x, y = self.data.split.take(rows)
         if self.flip is not None:
             y = self.flip(y, data.classes)
         if data.augment is not None and rng is not None:
@@ -74,7 +74,7 @@ class Feed:
 def _importance(algorithm: Algorithm, context: Context, data: ClientData, flip: LabelFlip | None) -> Tensor | None:
     if algorithm.importance is None:
         return None
-    labels = data.split.y[torch.from_numpy(data.rows)]
+    labels = data.split.y.index_select(0, torch.from_numpy(data.rows))
     if flip is not None:
         labels = flip(labels, data.data.classes)
     return algorithm.importance(labels, data.data.classes, context.announced)

@@ -9,9 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from numpy.random.bit_generator import ISeedSequence
 
 
 def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
@@ -21,9 +24,19 @@ def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
     >>> bool(a.integers(2**60) == b.integers(2**60))
     True
     """
-    text = "/".join([str(seed), purpose, *(str(int(part)) for part in key)])
-    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+    text = "/".join(map(str, (seed, purpose, *map(int, key))))
+    key_ = _Key(hashlib.blake2b(text.encode(), digest_size=16).digest())
+    return np.random.Generator(np.random.Philox(key_))  # type: ignore[arg-type]
+
+
+class _Key(ISeedSequence):
+    """A key for Philox. `Philox(key=…)` gives the same draws, after asking the system for entropy that it does not use."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> npt.NDArray[Any]:
+        return np.frombuffer(self._key, dtype=dtype, count=n_words)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from fedquilt.core.block import Program, warm_up
-from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.engine import Engine, Session
 from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
 from fedquilt.core.execution import Compute, Execution
@@ -16,6 +15,7 @@ from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
 from fedquilt.core.plan import Plan
 from fedquilt.core.state import ClientStore, ServerState
+from fedquilt.core.updates import Answer
 from fedquilt.errors import told
 from fedquilt.registry import engines
 
@@ -69,7 +69,7 @@ class InlineSession:
     execution: Execution
     program: Program | None
 
-    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
+    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
         """Run the plan's clients in the order of their slots."""
         if self.program is not None:
             for slots in self.execution.blocks(planned):

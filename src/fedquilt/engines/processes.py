@@ -33,7 +33,8 @@ from fedquilt.core.plan import Plan
 from fedquilt.core.state import ClientStore, ServerState
 from fedquilt.core.tensors import from_bytes, to_bytes
 from fedquilt.core.transform import State
-from fedquilt.engines.shared import shared_models, write
+from fedquilt.core.updates import Answer, BlockUpdate
+from fedquilt.engines.shared import rows_of, shared_models, write
 from fedquilt.engines.worker import Desk, work
 from fedquilt.errors import WorkerError
 from fedquilt.registry import engines
@@ -149,7 +150,8 @@ class ProcessSession:
 
     def __post_init__(self) -> None:
         """Start the workers."""
-        (self._model,) = shared_models(self.federation.layout, self.start == "fork", 1)
+        one = shared_models(self.federation.layout, self.start == "fork", 1)
+        self._model = ModelState(one.vector[0], one.buffers[0], one.counters[0])
         self._program = self.execution.program(self.federation)
         if self._program is not None:
             # Compiled before the workers are forked, so that it is done once; spawned ones do it again, from the cache.
@@ -159,7 +161,7 @@ class ProcessSession:
         for worker in self._workers:
             self._greet(worker)
 
-    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
+    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
         """Run the plan's clients, the largest first."""
         self._broadcast(state)
         tasks = []
@@ -167,25 +169,26 @@ class ProcessSession:
             clients = [planned.client_of[slot] for slot in slots]
             message = {"do": "train", "round": planned.round, "clients": clients, "slots": slots}
             tasks.append(_task(message, [store.get(client) for client in clients]))
-        for task, answer, places, more in self._share_out(tasks):
+        for _, answer, places, more in self._share_out(tasks):
             besides: dict[str, Any] = {} if more is None else from_bytes(more)
-            told = zip(task.message["clients"], task.message["slots"], answer["answers"], strict=True)
-            for place, (client, slot, said) in enumerate(told):
+            row = 0
+            for said in answer["answers"]:
                 if "fault" in said:
-                    yield Fault(client, slot, said["fault"])
-                    continue
-                own = besides.get(str(place), {})
-                values = places[place]
-                yield ClientUpdate(
-                    client=client,
-                    slot=slot,
-                    delta=values.vector,
-                    buffers=values.buffers,
-                    counters=values.counters,
-                    keep=own.get("keep"),
-                    told=own.get("told", {}),
-                    **said,
-                )
+                    yield Fault(said["client"], said["slot"], said["fault"])
+                elif "clients" in said:
+                    yield BlockUpdate(values=rows_of(places, row, len(said["clients"])), **said)
+                    row += len(said["clients"])
+                else:
+                    own = besides.get(str(row), {})
+                    yield ClientUpdate(
+                        delta=places.vector[row],
+                        buffers=places.buffers[row],
+                        counters=places.counters[row],
+                        keep=own.get("keep"),
+                        told=own.get("told", {}),
+                        **said,
+                    )
+                    row += 1
 
     def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> list[Counted]:
         """Evaluate clients on all workers."""
@@ -260,7 +263,7 @@ class ProcessSession:
                 "script does under `if __name__ == '__main__':`, because workers import it"
             ) from None
 
-    def _share_out(self, tasks: list[_Task]) -> Iterator[tuple[_Task, Any, list[ModelState], bytes | None]]:
+    def _share_out(self, tasks: list[_Task]) -> Iterator[tuple[_Task, Any, ModelState, bytes | None]]:
         """Hand out tasks as workers become free; yield each with its answer and where its values lie."""
         queue = deque(tasks)
         for worker in self._workers:
