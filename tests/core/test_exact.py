@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedquilt.core.exact import LARGEST, ExactMean
+from fedquilt.core.exact import LARGEST, ExactMean, WideMean
 from fedquilt.errors import OverflowInSumError
 
 
@@ -81,3 +81,30 @@ def test_without_weight_there_is_no_mean():
     assert mean.finish() is None
     mean.add(0, torch.ones(2), 0.0)
     assert mean.finish() is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), clients=st.integers(1, 8), seed=st.integers(0, 1000))
+def test_a_wide_mean_is_the_exact_one_rounded_in_any_order(data, clients, seed):
+    rng = np.random.default_rng(seed)
+    values = (rng.normal(size=(clients, 30)) * 10.0 ** rng.integers(-30, 30, size=(clients, 30))).astype("f4")
+    weights = [float(rng.integers(1, 1000)) for _ in range(clients)]
+    order = data.draw(st.permutations(range(clients)))
+    means = []
+    for slots in (range(clients), order):
+        mean = WideMean(30)
+        for slot in slots:
+            mean.add(slot, torch.from_numpy(values[slot]), weights[slot])
+        means.append(mean.finish())
+    assert torch.equal(*means)
+    columns = values.astype(np.float64).T
+    exact = [math.fsum(v * w for v, w in zip(column, weights, strict=True)) / sum(weights) for column in columns]
+    assert means[0].tolist() == pytest.approx(exact, rel=1e-7, abs=1e-44)
+
+
+def test_a_wide_mean_keeps_infinities_and_leaves_out_those_without_weight():
+    mean = WideMean(3)
+    mean.add(0, torch.tensor([math.inf, -math.inf, 3e38]), 2.0)
+    mean.add(1, torch.tensor([math.inf, -math.inf, 3e38]), 2.0**50)
+    mean.add(2, torch.tensor([0.0, math.nan, 0.0]), 0.0)
+    assert mean.finish().tolist() == [math.inf, -math.inf, pytest.approx(3e38)]

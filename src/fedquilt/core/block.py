@@ -80,7 +80,7 @@ class Program:
         shape = self._shape(round_)
         padded = Padded.of(feeds, shape)
         missing = self.block - len(contexts) if self.compiled else 0
-        begin = contexts[0].start
+        begin, place = contexts[0].start, self.bench.place
         start = layout.parameters_of(begin.vector)
         now: Tree = {
             "params": {name: _repeated(p, len(contexts)) for name, p in start.items()},
@@ -92,10 +92,10 @@ class Program:
         given = {"given": _stacked(givens)} if givens[0] else {}
         noises = [generator(c.seed, "local noise", *c.key) for c in contexts] if algorithm.local.normals else []
         ones = torch.ones(padded.rows.shape[1:])
-        now = _filled(now, missing)
+        now, shared, given = place.put((_filled(now, missing), shared, _filled(given, missing)))
         losses = []
         for ready, taken in zip(padded.ready(), padded.active, strict=True):
-            fed: Tree = ready | given
+            fed: Tree = dict(ready)
             active = torch.from_numpy(taken)
             if self.compiled:
                 fed = {"weights": ones, "there": ones} | fed
@@ -103,10 +103,10 @@ class Program:
                 fed["active"] = active
             if noises:
                 fed["normals"] = self._normals(noises, active, start)
-            now, loss = self._run(now, _filled(fed, missing), shared)
+            now, loss = self._run(now, place.put(_filled(fed, missing)) | given, shared)
             losses.append(loss[: len(contexts)])
-        means = padded.mean_losses(torch.cat(losses, dim=1))
-        return self._fitted(feeds, tree_map(lambda leaf: leaf[: len(contexts)], now), means)
+        means = padded.mean_losses(place.fetch(torch.cat(losses, dim=1)))
+        return self._fitted(feeds, place.fetch(tree_map(lambda leaf: leaf[: len(contexts)], now)), means)
 
     def _fitted(self, feeds: Sequence[Feed], now: Tree, means: list[float]) -> FittedBlock:
         layout, count = self.bench.layout, len(feeds)
@@ -147,7 +147,7 @@ class Program:
         module, algorithm = self.bench.module, self.algorithm
         # The model is watched for as long as the program lives.
         watching = tuple((each, watch(module, classifier_layer(module, each.layer))) for each in algorithm.penalties)
-        recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching)
+        recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching, self.bench.place.autocast)
         mapped = torch.func.vmap(partial(_steps, recipe), in_dims=(0, 0, None))
         return torch.compile(mapped, fullgraph=True, dynamic=False) if self.compiled else mapped
 

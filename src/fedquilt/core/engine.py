@@ -42,8 +42,15 @@ class Settling(Protocol):
     def compute(self) -> str:
         """How local steps are executed."""
 
+    @property
+    def where(self) -> str:
+        """The device and the precision that local steps are executed with."""
+
     def settled(self, federation: Federation, rounds: int) -> Engine:
         """Return the engine with everything decided."""
+
+    def placed(self, federation: Federation) -> Federation:
+        """Return the federation with its model where the engine computes."""
 
     def computing(self, compute: str) -> Engine:
         """Return the engine with what was decided before."""

@@ -55,11 +55,12 @@ def evaluate_chunk(
         x, y = split.take(torch.from_numpy(rows))
     if data.prepare is not None:
         x = data.prepare(x)
+    x, y = bench.place.put((x, y))
     outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))
     if outputs.shape[:-1] != y.shape:
         raise ValueError(f"it returns {tuple(outputs.shape)} for labels of {tuple(y.shape)}")
-    losses, counted = loss.each(outputs, y)
-    right = outputs.argmax(dim=-1) == y
+    losses, counted = bench.place.fetch(loss.each(outputs, y))
+    right = bench.place.fetch(outputs.argmax(dim=-1) == y)
     if counted is None:
         return Counted(float(losses.double().sum()), int(right.sum()), losses.numel())
     return Counted(float((losses * counted).double().sum()), int((right * counted).sum()), int(counted.sum()))

@@ -23,6 +23,9 @@ LARGEST_WEIGHT = 2.0**60
 
 _INT64_MAX = 2**63 - 1
 
+_PLACES = tuple(range(160, -192, -32))
+"""The places of `WideMean`'s digits, as powers of two."""
+
 _VALUES = 2**16
 """Values taken in at once, about: a bound on memory. It changes no bits."""
 
@@ -98,32 +101,42 @@ class ExactMean:
         return (self._sum.double().mul_(math.ldexp(1.0, -self._shift)) / weight).float()
 
 
-class OrderedMean:
-    """A weighted mean of short vectors of any size of values, added up in the order of their slots.
+class WideMean:
+    """A weighted mean of vectors whose values may be of any size, the same bits in whatever order they come.
 
-    It keeps the vectors until the end, which is right for buffers: they are few, and may be as large as they like.
+    For buffers: a normalisation layer's statistics may exceed what `ExactMean` can sum. Each term x·w is cut into digits
+    of 32 bits, from 2^191 down to 2^−160, which are added up as integers, each place by itself.
 
-    >>> mean = OrderedMean()
+    >>> mean = WideMean(2)
     >>> mean.add(1, torch.tensor([float("-inf"), 4e9]), 1.0)
     >>> mean.add(0, torch.tensor([float("-inf"), 0.0]), 3.0)
     >>> mean.finish()
     tensor([     -inf, 1.0000e+09])
     """
 
-    def __init__(self) -> None:
-        """Make an empty mean."""
-        self._terms: dict[int, tuple[Tensor, float]] = {}
+    def __init__(self, size: int) -> None:
+        """Make an empty mean of vectors of that length."""
+        self._digits = torch.zeros(len(_PLACES), size, dtype=torch.int64)
+        self._infinite = torch.zeros(size, dtype=torch.float64)
+        self._weights: dict[int, float] = {}
 
     def add(self, slot: int, values: Tensor, weight: float) -> None:
         """Take in one vector; one without weight has no say."""
-        if weight > 0 and len(values):
-            self._terms[slot] = (values.clone(), weight)
+        if weight <= 0:
+            return
+        self._weights[slot] = weight
+        left = values.double() * weight
+        self._infinite += torch.where(left.isfinite(), 0.0, left)
+        left = torch.where(left.isfinite(), left, 0.0)
+        for digits, place in zip(self._digits, _PLACES, strict=True):
+            digit = (left * math.ldexp(1.0, -place)).trunc()
+            digits.add_(digit.long())
+            left -= digit * math.ldexp(1.0, place)
 
     def finish(self) -> Tensor:
         """Return the mean over what was taken in, which must not be nothing."""
-        terms = [self._terms[slot] for slot in sorted(self._terms)]
-        total = math.fsum(weight for _, weight in terms)
-        mean = torch.zeros(len(terms[0][0]), dtype=torch.float64)
-        for values, weight in terms:
-            mean += values.double() * (weight / total)
-        return mean.float()
+        total = torch.zeros_like(self._infinite)
+        for digits, place in zip(self._digits, _PLACES, strict=True):
+            total += digits.double() * math.ldexp(1.0, place)
+        weight = math.fsum(self._weights[slot] for slot in sorted(self._weights))
+        return ((total + self._infinite) / weight).float()

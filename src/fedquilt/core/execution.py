@@ -15,6 +15,7 @@ import numpy as np
 from fedquilt.core.block import Program, unmappable
 from fedquilt.core.compiling import pays, trouble
 from fedquilt.core.federation import Federation
+from fedquilt.core.place import CPU, Place, require
 from fedquilt.core.plan import Plan
 from fedquilt.errors import FedquiltError
 
@@ -23,7 +24,7 @@ Compute = Literal["auto", "eager", "compiled"]
 
 @dataclass(frozen=True)
 class Execution:
-    """How clients are trained: `block` at once, eagerly or compiled.
+    """How clients are trained: `block` at once, eagerly or compiled, and where.
 
     >>> Execution(block=8).mapped, Execution().mapped
     (True, False)
@@ -31,6 +32,7 @@ class Execution:
 
     block: int = 1
     compute: Compute = "eager"
+    place: Place = CPU
 
     @property
     def mapped(self) -> bool:
@@ -47,6 +49,11 @@ class Execution:
             )
             return replace(self, compute="eager")
         return self
+
+    def placed(self, federation: Federation) -> Federation:
+        """Return the federation with its model on the device, which must be here."""
+        require(self.place)
+        return federation.placed(self.place)
 
     def program(self, federation: Federation) -> Program | None:
         """Return the program that trains blocks of a federation's clients, or refuse with the reason."""

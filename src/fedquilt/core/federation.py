@@ -22,6 +22,7 @@ from fedquilt.core.own import hold_out, own_model
 from fedquilt.core.params import Layout, ModelState
 from fedquilt.core.penalty import classifier_layer
 from fedquilt.core.pinned import pinned
+from fedquilt.core.place import Place
 from fedquilt.core.population import Population
 from fedquilt.core.rng import torch_seeded
 from fedquilt.core.server_data import take_share
@@ -107,6 +108,11 @@ class Federation:
             uploaded_first=sum(first.uploaded for first in firsts.values()),
             downloaded_first=max((first.asked for first in firsts.values()), default=0) * self.layout.nbytes,
         )
+
+    def placed(self, place: Place) -> Federation:
+        """Return the federation with its model elsewhere, or itself if it is there already."""
+        bench = self.bench.placed(place)
+        return self if bench is self.bench else replace(self, bench=bench)
 
     def start(self) -> RunState:
         """Return the state of a run before its first round."""

@@ -55,10 +55,8 @@ class Feed:
             last = max(int(np.searchsorted(cuts, cuts[first] + GATHERED, side="right")) - 1, first + 1)
             x, y = self._ready(order[cuts[first] : cuts[last]], rng)
             sizes = np.diff(cuts[first : last + 1]).tolist()
-            parts = [torch.split(x, sizes), torch.split(y, sizes)]
-            if self.weights is not None:
-                parts.append(torch.split(self.weights[y], sizes))
-            yield from map(Batch, *parts)
+            made = [x, y] if self.weights is None else [x, y, self.weights[y]]
+            yield from map(Batch, *(torch.split(part, sizes) for part in self.context.bench.place.put(made)))
             first = last
 
     def _ready(self, order: Indices, rng: np.random.Generator | None) -> tuple[Tensor, Tensor]:

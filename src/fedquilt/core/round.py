@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.exact import LARGEST, OrderedMean
+from fedquilt.core.exact import LARGEST, WideMean
 from fedquilt.core.fit import draw_normals
 from fedquilt.core.params import Layout, ModelState, Tensors
 from fedquilt.core.plan import Plan
@@ -46,7 +46,7 @@ def merge(
     cohort = planned.cohort(layout.size)
     deltas = algorithm.reduce(cohort)
     gathers = {e.name: e.gather(cohort) for e in algorithm.exchanges if e.gather is not None}
-    buffers = OrderedMean()
+    buffers = WideMean(layout.buffer_size)
     counters = state.model.counters.clone()
     tally = Tally([Fault(planned.client_of[slot], slot, why, simulated=True) for slot, why in planned.absent.items()])
     at_once = None if gathers or layout.buffer_size or layout.counter_size else getattr(deltas, "add_block", None)

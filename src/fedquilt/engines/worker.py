@@ -15,6 +15,7 @@ from typing import Any
 from fedquilt.core.block import Program
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.evaluation import Counted
+from fedquilt.core.execution import Execution
 from fedquilt.core.federation import Federation
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
@@ -39,13 +40,23 @@ class Desk:
     results: tuple[ModelState, ModelState]
 
 
-def work(federation: Federation, program: Program | None, desk: Desk, pipe: Connection, greet: bool) -> None:
+def work(
+    federation: Federation,
+    program: Program | None,
+    execution: Execution,
+    desk: Desk,
+    pipe: Connection,
+    greet: bool,
+) -> None:
     """Do tasks until the pipe closes or the parent dies; with `greet`, say first that work can begin."""
     # Ctrl-C reaches the whole group: the parent decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     keep_freed_memory()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
+    if federation.bench.place != execution.place:
+        federation = execution.placed(federation)
+        program = execution.program(federation)
     if greet:
         pipe.send_bytes(b"ready")
     state = ServerState(0, desk.model, {}, federation.announced)

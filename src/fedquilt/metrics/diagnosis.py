@@ -49,10 +49,9 @@ def _predictions(federation: Federation, model: ModelState) -> Tensor:
     rows = torch.arange(min(EXAMPLES, len(federation.data.test)))
     bench = federation.bench
     with torch_seeded(federation.seed, "diagnose"):
-        outputs: Tensor = functional_call(
-            bench.module.eval(), bench.tensors(model), (_ready(federation, federation.data.test.x[rows]),)
-        )
-    return outputs.argmax(dim=-1).flatten()
+        x = bench.place.put(_ready(federation, federation.data.test.x.index_select(0, rows)))
+        outputs: Tensor = functional_call(bench.module.eval(), bench.tensors(model), (x,))
+    return bench.place.fetch(outputs.argmax(dim=-1).flatten())
 
 
 def _ready(federation: Federation, x: Tensor) -> Tensor:
