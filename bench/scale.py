@@ -2,7 +2,7 @@
 
     python bench/scale.py population       # 1,000 to 1,000,000 clients, the same cohort
     python bench/scale.py cohort           # 10 to 10,000 clients a round
-    python bench/scale.py rounds           # memory over 5,000 rounds
+    python bench/scale.py rounds           # memory over 5,000 rounds of W3
 
 Each prints its figures and saves a plot in `runs/bench/`. Softmax regression on 100 features; clients of 20 examples (one
 example may belong to several clients, so that the data stay the same size). In `population` the sizes take turns, round by
@@ -12,6 +12,7 @@ round, because a shared machine's speed changes over time.
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import time
 from collections.abc import Sequence
@@ -23,10 +24,11 @@ import psutil
 import torch
 from matplotlib.figure import Figure
 from torch import nn
-from workloads import numbers
+from workloads import WORKLOADS, numbers
 
 import fedquilt
 from fedquilt.core.driver import Measures, rounds
+from fedquilt.core.engine import Settling
 from fedquilt.core.federation import Federation
 from fedquilt.partition.partition import Partition
 
@@ -81,29 +83,57 @@ def population(count: int) -> None:
 
 
 def cohorts(count: int) -> None:
-    sizes, seconds = (10, 100, 1_000, 10_000), []
-    for cohort in sizes:
-        made = federation(100_000, cohort)
-        with fedquilt.vectorised(block=min(cohort, 250)).open(made) as session:
-            ours = rounds(made, session, made.start(), last=10**6, measures=EVERY)
-            next(ours)
-            times = []
-            for _ in range(max(count // 4, 3)):
-                begun = time.perf_counter()
-                next(ours)
-                times.append(time.perf_counter() - begun)
-            seconds.append(statistics.median(times))
-            each = 1e6 * seconds[-1] / cohort
-            print(f"{cohort:7,} clients a round: {seconds[-1]:8.4f} s, {each:7.1f} µs a client, {memory():6.0f} MiB")
+    sizes = (10, 100, 1_000, 10_000)
+    found: dict[int, list[float]] = {cohort: [] for cohort in sizes}
+    with ExitStack() as stack:
+        running = {}
+        for cohort in sizes:
+            made = federation(20_000, cohort)
+            session = stack.enter_context(fedquilt.processes().open(made))
+            running[cohort] = rounds(made, session, made.start(), last=10**6, measures=EVERY)
+        for cohort in sizes:
+            before = server_peak()
+            next(running[cohort])
+            print(
+                f"{cohort:7,} clients a round: the server's peak grew by {server_peak() - before:5.1f} MiB", flush=True
+            )
+        for _ in range(count):
+            for cohort, ours in running.items():
+                for _ in range(min(1_000 // cohort, 20) + 1):
+                    begun = time.perf_counter()
+                    next(ours)
+                    found[cohort].append(time.perf_counter() - begun)
+    seconds = [statistics.median(found[cohort]) for cohort in sizes]
+    once, each = line(sizes, seconds)
+    print(f"a line: {1e3 * once:.2f} ms a round and {1e6 * each:.1f} µs a client")
+    for cohort, spent in zip(sizes, seconds, strict=True):
+        off = 100 * (spent / (once + each * cohort) - 1)
+        print(
+            f"{cohort:7,} clients a round: {spent:8.4f} s, {1e6 * spent / cohort:7.1f} µs a client, {off:+5.1f}% off it"
+        )
     draw("cohort", "clients a round", sizes, seconds, "seconds a round")
 
 
+def line(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
+    """Return the line (a round's own time, a client's) with the smallest relative errors."""
+    design = np.array([[1 / s, n / s] for n, s in zip(sizes, seconds, strict=True)])
+    once, each = np.linalg.lstsq(design, np.ones(len(sizes)), rcond=None)[0]
+    return float(once), float(each)
+
+
+def server_peak() -> float:
+    """Return the highest memory of this process so far, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
 def many_rounds(count: int) -> None:
+    work = WORKLOADS["w3"]
     torch.manual_seed(0)
-    method = fedquilt.fed_avg(lr=0.05, fraction=0.1, epochs=1, batch=10)
-    made = Federation.of(nn.Linear(100, 10), numbers(10_000, 100, 10), fedquilt.iid(np.zeros(10_000), 100), method, 1)
+    data, engine = work.data(), work.engine()
+    made = Federation.of(work.model(), data, work.partition(data), work.method(), 1)
+    chosen = engine.settled(made, count) if isinstance(engine, Settling) else engine
     seen = []
-    with fedquilt.processes().open(made) as session:
+    with chosen.open(made) as session:
         for run, _ in rounds(made, session, made.start(), last=count, measures=EVERY):
             if run.round % (count // 40) == 0:
                 seen.append((run.round, memory()))
@@ -139,7 +169,7 @@ def main() -> None:
     if arguments.what == "population":
         population(arguments.rounds or 25)
     elif arguments.what == "cohort":
-        cohorts(arguments.rounds or 20)
+        cohorts(arguments.rounds or 5)
     else:
         many_rounds(arguments.rounds or 5000)
 
