@@ -43,7 +43,7 @@ def load_weights(module: nn.Module, path: str | Path, skip: Sequence[str] = ()) 
     own: Tensors = module.state_dict(keep_vars=True)
     try:
         with safetensors.safe_open(path, framework="pt") as file:
-            stored = {name: file.get_slice(name) for name in file.keys() if not _within(name, skip)}  # noqa: SIM118
+            stored = {name: file.get_slice(name) for name in file.keys() if not within(name, skip)}  # noqa: SIM118
             problems = _problems(own, stored, skip)
             if problems:
                 raise DataError(f"{path}: does not fit the model: {'; '.join(problems)}")
@@ -74,7 +74,7 @@ def _problems(own: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> list
             "normalisation"
         ]
     tied = {id(own[name]) for name in stored if name in own}
-    missing = [name for name, tensor in own.items() if id(tensor) not in tied and not _within(name, skip)]
+    missing = [name for name, tensor in own.items() if id(tensor) not in tied and not within(name, skip)]
     over = [name for name in stored if name not in own]
     shapes = {name: tuple(part.get_shape()) for name, part in stored.items() if name in own}
     wrong = [
@@ -92,7 +92,12 @@ def _problems(own: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> list
     return problems + ([_listed(wrong)] if wrong else []) + ([_listed(kinds)] if kinds else [])
 
 
-def _within(name: str, parts: Iterable[str]) -> bool:
+def within(name: str, parts: Iterable[str]) -> bool:
+    """Say whether a tensor is one of some parts of a model, or lies in one.
+
+    >>> within("block.2.weight", ["block.2"]), within("block.21.weight", ["block.2"])
+    (True, False)
+    """
     return any(name == part or name.startswith(f"{part}.") for part in parts)
 
 
