@@ -1,4 +1,4 @@
-"""The command line. Everything it does is callable: `fedquilt.run`, `resume`, `sweep`, `report`, `summary`.
+"""The command line. Everything it does is callable: `fedquilt.run`, `resume`, `evaluate`, `export`, `sweep`, `report`, …
 
 What needs PyTorch is imported by the commands: help comes at once, and Ctrl-C during the import is handled as any other.
 
@@ -22,6 +22,8 @@ from rich.table import Column, Table
 
 import fedquilt
 from fedquilt import registry
+from fedquilt.commands.evaluate import evaluate
+from fedquilt.commands.export import export
 from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.progress import Lines, Live, clock, figure, percent, scores, watcher
 
@@ -245,6 +247,10 @@ def report(
     out.print(table)
     for file in done.files:
         _say(f"Wrote {file}")
+
+
+app.command(epilog="Example: fedquilt evaluate runs/first --data mnist")(evaluate)
+app.command(epilog="Example: fedquilt export runs/first model.safetensors")(export)
 
 
 def main() -> None:

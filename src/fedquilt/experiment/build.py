@@ -39,7 +39,7 @@ class _Engine(Engine, Protocol):
 
 def build(spec: Spec) -> tuple[Federation, Engine]:
     """Load the data, split it over clients, make the model and the method."""
-    data = _made(spec, "data", Data)
+    data = data_of(spec)
     offered = _wanted(spec, "partition", labels=data.train.y.numpy(), data=data)
     partition = _made(spec, "partition", Partition, **offered)
     with torch_seeded(spec.options.seed, "initialise"):
@@ -63,6 +63,11 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
     with _naming(spec, "run"):
         require_accuracy(options, federation)
     return federation, engine
+
+
+def data_of(spec: Spec) -> Data:
+    """Load a spec's data."""
+    return _made(spec, "data", Data)  # type: ignore[no-any-return]
 
 
 def _wanted(spec: Spec, table: str, **offered: object) -> dict[str, object]:

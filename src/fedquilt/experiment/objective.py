@@ -49,8 +49,10 @@ def chosen_metrics(chosen: Sequence[str | Own], home: Path | None = None, where:
     metrics = tuple(each if isinstance(each, Metric) else Metric(_name(each), each) for each in found)
     for number, metric in enumerate(metrics):
         taken = metric.name in registry.metrics and metric != registry.metrics[metric.name]()
-        if taken or metric.name in [before.name for before in metrics[:number]]:
-            raise SpecError(f"{where}: two metrics are called '{metric.name}'; give yours another name")
+        if taken or metric.name == "loss" or metric.name in [before.name for before in metrics[:number]]:
+            raise SpecError(
+                f"{where}: there is another '{metric.name}'; name each once, and give yours a name of its own"
+            )
     return metrics
 
 

@@ -130,8 +130,16 @@ def load_spec(path: str | Path, sets: Iterable[str] = ()) -> Spec:
     (50, 'fed_avg_m', 0.05)
     """
     path = Path(path)
+    tables = read_tables(path)
+    for assignment in sets:
+        assign(tables, assignment)
+    return check_spec(tables, source=str(path), folder=path.resolve().parent)
+
+
+def read_tables(path: Path) -> Table:
+    """Read the tables of a spec file as they are written."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file; `fedquilt new {path}` writes a spec to start from") from None
     except IsADirectoryError:
@@ -142,9 +150,6 @@ def load_spec(path: str | Path, sets: Iterable[str] = ()) -> Spec:
         raise SpecError(f"{path}: is not text in UTF-8 (byte {error.start}); save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{path}: is not valid TOML: {error}") from None
-    for assignment in sets:
-        assign(tables, assignment)
-    return check_spec(tables, source=str(path), folder=path.resolve().parent)
 
 
 def assign(tables: Table, assignment: str) -> None:

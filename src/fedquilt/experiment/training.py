@@ -26,12 +26,13 @@ from fedquilt.core.driver import Measures, Record, rounds
 from fedquilt.core.engine import Engine, Settling
 from fedquilt.core.federation import Federation
 from fedquilt.core.loss import with_loss
-from fedquilt.core.params import ModelState
+from fedquilt.core.params import ModelState, Tensors
 from fedquilt.core.state import RunState
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
 from fedquilt.errors import FedquiltError, RunError
 from fedquilt.experiment.environment import environment
+from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
 from fedquilt.experiment.objective import Own, chosen_loss, chosen_metrics, require_accuracy, written
 from fedquilt.experiment.spec import Options
@@ -203,10 +204,12 @@ def execute(
     _warn_of_too_few_rounds(federation, last)
     keeper = None
     if folder is not None:
-        about = {"federation": fingerprint(federation)} | _end(federation)
+        about = {"federation": fingerprint(federation), NAMES: names_of(federation.bench)} | _end(federation)
         run = _restored(folder, about, run)
         folder.forgive()
-        keeper = _Keeper(folder, run.round, about, partial(digest, federation), options.checkpoint_seconds)
+        keeper = _Keeper(
+            folder, run.round, about, partial(digest, federation), options.checkpoint_seconds, federation.bench.frozen()
+        )
     history = History(list(folder.history().records[: run.round]) if folder is not None else [])
     done = interrupted = False
     with ExitStack() as stack:
@@ -264,6 +267,8 @@ def fingerprint(federation: Federation) -> str:
     about = (federation.seed, federation.algorithm, data.prepare, data.augment)
     sha = hashlib.sha256(describe(about).encode())
     sha.update(federation.layout.digest(federation.initial).encode())
+    for name, tensor in federation.bench.frozen().items():
+        sha.update(name.encode() + tensor.numpy().tobytes())
     for array in (federation.partition.indices, federation.partition.offsets):
         sha.update(np.ascontiguousarray(array).data)
     for split in (data.train, data.test):
@@ -363,12 +368,14 @@ class _Keeper:
         about: dict[str, str],
         digest: Callable[[RunState], str],
         seconds: float,
+        frozen: Tensors,
     ) -> None:
         self.metrics = MetricsWriter(folder, keep=start)
         self._folder = folder
         self._about = about
         self._digest = digest
         self._seconds = seconds
+        self._frozen = frozen
         self._newest: RunState | None = None
         self._saved = start
         self._writable = True
@@ -394,7 +401,7 @@ class _Keeper:
 
     def _save(self, run: RunState) -> None:
         self.metrics.sync()
-        self._folder.save(run, self._about | {"model": self._digest(run)})
+        self._folder.save(run, self._about | {"model": self._digest(run)}, self._frozen)
         self._saved, self._when = run.round, time.monotonic()
 
     @contextmanager

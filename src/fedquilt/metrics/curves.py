@@ -65,7 +65,8 @@ class History:
         >>> History([{"round": 1, "loss": None, "accuracy": 0.5}, {"round": 2, "loss": 0.25}]).curve("loss")
         ([2], [0.25])
         """
-        found = [(record["round"], (record | record.get("metrics", {})).get(name)) for record in self._evaluated()]
+        main = name in ("accuracy", "loss")
+        found = [(r["round"], (r if main else r.get("metrics", {})).get(name)) for r in self._evaluated()]
         known = [(round_, value) for round_, value in found if value is not None]
         return [round_ for round_, _ in known], [value for _, value in known]
 
