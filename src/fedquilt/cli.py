@@ -1,4 +1,4 @@
-"""The command line. Everything it does is callable: `fedquilt.run`, `resume`, `evaluate`, `export`, `sweep`, `report`, …
+"""The command line. Everything it does is callable: `fedquilt.run`, `resume`, `sweep`, `report`, `summary` and so on.
 
 What needs PyTorch is imported by the commands: help comes at once, and Ctrl-C during the import is handled as any other.
 

@@ -33,9 +33,7 @@ def evaluate(
         list[str] | None, typer.Option("--set", metavar="DATA.KEY=VALUE", help="Change a key of the data; repeatable.")
     ] = None,
     split: Annotated[SplitChoice, typer.Option(help="The part of the data.")] = SplitChoice.test,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="One of the run's checkpoints (default: the newest).")
-    ] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="One of the run's checkpoints (default: the newest).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Measure a run's trained model on its test data, or on other data."""

@@ -19,9 +19,7 @@ def export(
     group: Annotated[
         int | None, typer.Option(help="Which model of a run that ended with several, from 1.", min=1)
     ] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="One of the run's checkpoints (default: the newest).")
-    ] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="One of the run's checkpoints (default: the newest).")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
 ) -> None:
     """Write a run's trained model as safetensors, under its state_dict names."""

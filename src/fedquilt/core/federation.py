@@ -96,7 +96,7 @@ class Federation:
         for penalty in algorithm.penalties:
             with naming_part(penalty.name):
                 layer = classifier_layer(module, penalty.layer)
-                if not module.get_submodule(layer).weight.requires_grad:  # type: ignore[union-attr]
+                if not module.get_submodule(layer).weight.requires_grad:
                     raise FedquiltError(f"{penalty.name} changes how the classifier learns, but {layer} is frozen")
         with naming_part("run"):
             measured = _measured(metrics, data)

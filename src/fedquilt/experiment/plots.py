@@ -16,6 +16,7 @@ from fedquilt.progress import SHARES
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 SHOWN = 100
 """Clients shown in the picture of who holds what; of more, as many are taken at even distances."""
@@ -41,7 +42,7 @@ def draw_curves(path: Path, histories: Mapping[str, History], target: float | No
             marker = "o" if len(rounds) == 1 else ""
             (line,) = axes.plot(rounds, [factor * v for v in values], label=label, linewidth=1.6, marker=marker)
             if name == "accuracy":
-                _own_curve(axes, label, history, line.get_color(), marker)
+                _own_curve(axes, label, history, line, marker)
         axes.set(xlabel="round", ylabel=f"test {name}{unit}")
         _plain(axes)
         _whole_ticks(axes)
@@ -56,10 +57,10 @@ def draw_curves(path: Path, histories: Mapping[str, History], target: float | No
     _save(figure, path)
 
 
-def _own_curve(axes: Axes, name: str, history: History, color: str, marker: str) -> None:
+def _own_curve(axes: Axes, name: str, history: History, beside: Line2D, marker: str) -> None:
     own = [(record["round"], 100 * record["own_accuracy"]) for record in history if record.get("own_accuracy")]
     if own:
-        label = f"{name}, on clients' own data"
+        label, color = f"{name}, on clients' own data", beside.get_color()
         axes.plot(*zip(*own, strict=True), label=label, linewidth=1.2, linestyle=":", color=color, marker=marker)
 
 
