@@ -266,6 +266,65 @@ def test_show_names_reasons_as_they_are(command: Command) -> None:
     assert "no [/such] thing" in out
 
 
+# evaluate, export
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_evaluate_prints_figures_or_json(command: Command) -> None:
+    command("run", "spec.toml", "--set", 'run.metrics=["accuracy", "top5", "perplexity"]')
+    answer = command("evaluate", "runs/spec")
+    assert (answer.code, answer.err) == (0, "")
+    shown = dict(line.split(maxsplit=1) for line in answer.out.splitlines())
+    last = fedquilt.summary("runs/spec")
+    assert shown["data"].strip() == "digits, test: 359 examples, after round 2"
+    assert shown["accuracy"].strip() == f"{100 * last['accuracy']:.2f}%"
+    assert shown["perplexity"].strip() == f"{last['metrics']['perplexity']:.4f}"
+    found = json.loads(command("evaluate", "runs/spec", "--json", "--split", "train").out)
+    assert (found["split"], found["examples"], found["round"]) == ("train", 1438, 2)
+    assert found["metrics"].keys() == {"top5", "perplexity"}
+    wrong = command("evaluate", "runs/spec", "--data", "digit")
+    assert wrong.code == 2
+    assert wrong.err.startswith("error: data: 'digit' is neither a data set (")
+    assert command("evaluate", "runs/none").err == "error: runs/none: holds no run (there is no spec.toml in it)\n"
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_evaluate_shows_each_group(command: Command) -> None:
+    with Path("spec.toml").open("a") as file:
+        file.write('[[wrap]]\nname = "fl_hc"\nrounds = 1\n')
+    command("run", "spec.toml", "--set", "method.fraction=1.0")
+    lines = command("evaluate", "runs/spec").out.splitlines()
+    assert re.match(r"group 1 +\d+ clients: accuracy .*%, loss ", lines[-2])
+    assert lines[-1].startswith("group 2")
+    assert "choose one with --group 1 to --group 2" in command("export", "runs/spec", "m.safetensors").err
+    assert command("export", "runs/spec", "m.safetensors", "--group", "2").out == "Wrote m.safetensors\n"
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_export_writes_a_file_once(command: Command) -> None:
+    command("run", "spec.toml")
+    answer = command("export", "runs/spec", "m.safetensors")
+    assert (answer.code, answer.out, answer.err) == (0, "Wrote m.safetensors\n", "")
+    again = command("export", "runs/spec", "m.safetensors")
+    assert again.code == 2
+    assert again.err == "error: m.safetensors: exists already; choose another name, or overwrite it with --force\n"
+    assert command("export", "runs/spec", "m.safetensors", "--force").code == 0
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_a_run_without_accuracy_shows_its_loss(command: Command) -> None:
+    lines = command("run", "spec.toml", "--set", 'run.metrics=["perplexity"]').out.splitlines()
+    assert re.match(r"round 2/2  loss \d\.\d{4}  perplexity \d+\.\d{4}  ", lines[2])
+    assert re.match(r"Finished 2 rounds: loss .*, lowest .* in round \d, perplexity ", lines[3])
+    shown = dict(line.split(maxsplit=1) for line in command("show", "runs/spec").out.splitlines())
+    assert shown["best"].startswith("loss ")
+    assert shown.keys() >= {"loss", "perplexity"}
+    assert "accuracy" not in shown
+    table = command("report", "runs/spec").out
+    assert "last loss" in table
+    assert "perplexity" in table
+
+
 # list, new, help
 
 
@@ -481,6 +540,17 @@ def test_terminal_that_never_began_shows_nothing() -> None:
     screen, file = console(terminal=True)
     Live(screen, "spec").close()
     assert file.getvalue() == ""
+
+
+def test_terminal_shows_the_loss_of_a_run_without_accuracy() -> None:
+    screen, file = console(terminal=True)
+    live = watcher(screen, "line")
+    live.begin(History([]), 1)
+    live.round(record(1, None) | {"loss": 0.25, "metrics": {"rmse": 0.5}})
+    live.close()
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue())
+    assert "accuracy –  best –" in text
+    assert "loss 0.2500  rmse 0.5000" in text[text.rindex("round 1/1") :]
 
 
 def test_elsewhere_there_are_plain_lines() -> None:

@@ -154,7 +154,9 @@ def test_readme_shows_the_example() -> None:
     assert (ROOT / "examples" / "own_model.py").read_text(encoding="utf-8") in blocks(ROOT / "README.md", "python")
 
 
-@pytest.mark.parametrize("kind", ["methods", "wrappers", "models", "datasets", "partitions", "engines"])
+@pytest.mark.parametrize(
+    "kind", ["methods", "wrappers", "models", "datasets", "partitions", "engines", "losses", "metrics"]
+)
 def test_readme_names_everything_registered(kind: str) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [name for name in getattr(registry, kind) if f"`{name}`" not in readme] == []

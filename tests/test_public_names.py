@@ -26,6 +26,8 @@ NAMES = [
     "dirichlet",
     "ditto",
     "dropout",
+    "evaluate",
+    "export",
     "fed_adagrad",
     "fed_adam",
     "fed_avg",
@@ -46,6 +48,7 @@ NAMES = [
     "inline",
     "krum",
     "load_spec",
+    "load_weights",
     "local_only",
     "median",
     "mnist",
@@ -122,6 +125,8 @@ REGISTERED = {
         "trimmed_mean",
     ],
     "engines": ["inline", "processes", "vectorised"],
+    "losses": ["cross_entropy", "mean_squared_error"],
+    "metrics": ["accuracy", "error", "perplexity", "top5"],
 }
 
 FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(fedquilt, name))]

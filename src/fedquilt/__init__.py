@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from fedquilt.data import Data, Split, arrays, cifar10, digits, mnist, mnist_5k
     from fedquilt.engines import inline, processes, vectorised
     from fedquilt.errors import FedquiltError
+    from fedquilt.experiment.evaluate import evaluate
+    from fedquilt.experiment.export import export
     from fedquilt.experiment.report import report
     from fedquilt.experiment.run import Run, resume, run
     from fedquilt.experiment.spec import load_spec
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
         trimmed_mean,
     )
     from fedquilt.metrics.curves import History, rounds_to
+    from fedquilt.models.weights import load_weights
     from fedquilt.partition import Partition, dirichlet, iid, shards
 
 __version__ = "0.1.0"
@@ -72,6 +75,8 @@ _HOMES = {
         "vectorised",
     ),
     "fedquilt.errors": ("FedquiltError",),
+    "fedquilt.experiment.evaluate": ("evaluate",),
+    "fedquilt.experiment.export": ("export",),
     "fedquilt.experiment.report": ("report",),
     "fedquilt.experiment.run": (
         "Run",
@@ -124,6 +129,7 @@ _HOMES = {
         "History",
         "rounds_to",
     ),
+    "fedquilt.models.weights": ("load_weights",),
     "fedquilt.partition": (
         "Partition",
         "dirichlet",
@@ -149,6 +155,8 @@ __all__ = [
     "dirichlet",
     "ditto",
     "dropout",
+    "evaluate",
+    "export",
     "fed_adagrad",
     "fed_adam",
     "fed_avg",
@@ -169,6 +177,7 @@ __all__ = [
     "inline",
     "krum",
     "load_spec",
+    "load_weights",
     "local_only",
     "median",
     "mnist",

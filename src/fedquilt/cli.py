@@ -1,4 +1,4 @@
-"""The command line. Everything it does is callable: `fedquilt.run`, `resume`, `sweep`, `report`, `summary`.
+"""The command line. Everything it does is callable: `fedquilt.run`, `resume`, `sweep`, `report`, `summary` and so on.
 
 What needs PyTorch is imported by the commands: help comes at once, and Ctrl-C during the import is handled as any other.
 
@@ -22,8 +22,10 @@ from rich.table import Column, Table
 
 import fedquilt
 from fedquilt import registry
+from fedquilt.commands.evaluate import evaluate
+from fedquilt.commands.export import export
 from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
-from fedquilt.progress import Lines, Live, clock, percent, watcher
+from fedquilt.progress import Lines, Live, clock, figure, percent, scores, watcher
 
 if TYPE_CHECKING:
     from fedquilt.experiment.run import Run
@@ -58,6 +60,8 @@ class Kind(StrEnum):
     datasets = "datasets"
     partitions = "partitions"
     engines = "engines"
+    losses = "losses"
+    metrics = "metrics"
 
 
 def _version(asked: bool) -> None:
@@ -198,10 +202,13 @@ def sweep(
         for shown in displays:
             shown.close()
     target = "target" if done.target is None else percent(done.target)
-    table = Table("point", "best accuracy", f"rounds to {target}", title=spec.stem, title_justify="left")
+    by_loss = all(point.best is None for point in done.points) and any(point.loss is not None for point in done.points)
+    best = "lowest loss" if by_loss else "best accuracy"
+    table = Table("point", best, f"rounds to {target}", title=spec.stem, title_justify="left")
     for point in done.points:
         crossed = "–" if point.rounds_to_target is None else f"{point.rounds_to_target:.1f}"
-        table.add_row(escape(point.name), percent(point.best), crossed, style="bold" if point is done.winner else "")
+        score = figure("loss", point.loss) if by_loss else percent(point.best)
+        table.add_row(escape(point.name), score, crossed, style="bold" if point is done.winner else "")
     out.print(table)
     if done.winner is not None:
         _say(f"best: {done.winner.name}")
@@ -230,6 +237,9 @@ def report(
     own = HEADER.index("own data")
     columns = {"last accuracy": "last", "mean of last 10": "mean of last 10", "best accuracy": "best"}
     columns |= {"own data": "own data"} if any(row[own] != "–" for row in done.rows) else {}
+    if any(row[HEADER.index("last accuracy")] == "–" != row[HEADER.index("last loss")] for row in done.rows):
+        columns |= {"last loss": "last loss"}
+    columns |= {name: name for name in ("other metrics",) if any(row[HEADER.index(name)] != "–" for row in done.rows)}
     columns |= {"rounds to target": f"rounds to {percent(done.target)}"}
     table = Table(Column("run", no_wrap=True), *columns.values())
     for row in done.rows:
@@ -237,6 +247,10 @@ def report(
     out.print(table)
     for file in done.files:
         _say(f"Wrote {file}")
+
+
+app.command(epilog="Example: fedquilt evaluate runs/first --data mnist")(evaluate)
+app.command(epilog="Example: fedquilt export runs/first model.safetensors")(export)
 
 
 def main() -> None:
@@ -283,12 +297,17 @@ def _closing(ended: Run) -> None:
         _say(f"Interrupted after round {len(result.history)}; nothing is lost.")
         _say(f"Go on with: fedquilt resume {shlex.quote(str(path))}")
         raise typer.Exit(INTERRUPTED)
-    best = result.history.best
-    accuracy = result.history.accuracy[-1] if result.history.accuracy else None
-    done = len(result.history)
+    history = result.history
+    best, lowest = history.best, history.lowest
+    done = len(history)
     own = next((r["own_accuracy"] for r in reversed(result.history.records) if r.get("own_accuracy")), None)
-    words = f"Finished {done} {'round' if done == 1 else 'rounds'}: accuracy {percent(accuracy)}"
-    words += f", best {percent(best[1])} in round {best[0]}" if best else ""
+    words = f"Finished {done} {'round' if done == 1 else 'rounds'}: "
+    first, *others = scores(history.newest or {"accuracy": None, "loss": None})
+    if best:
+        first += f", best {percent(best[1])} in round {best[0]}"
+    elif lowest:
+        first += f", lowest {figure('loss', lowest[1])} in round {lowest[0]}"
+    words += ", ".join([first, *others])
     _say(words + (f"; on clients' own data {percent(own)}" if own is not None else ""))
     _say(f"Model SHA-256: {result.digest}")
     for name in ("", "curve.png", "clients.png"):
@@ -308,8 +327,8 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
         "run": about["run"],
         "state": about["state"],
         "rounds": f"{about['round']} of {about['rounds']} (saved up to {about['saved_round']})",
-        "accuracy": percent(about["accuracy"]),
-        "best": "–" if best is None else f"{percent(best['accuracy'])} in round {best['round']}",
+        **dict(line.rsplit(" ", 1) for line in scores(about)),
+        "best": "–" if best is None else f"{_best(best)} in round {best['round']}",
         "digest": f"{about['digest'] or '–'}" + behind,
         "left out": f"{left['clients']} clients, {left['rounds_without_update']} rounds without an update",
         "time": clock(about["seconds"]),
@@ -334,6 +353,10 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
         own = "python" in about["spec"]
         lines["go on with"] = f"fedquilt resume {shlex.quote(about['run'])}" if not own else "fedquilt.train(…, out=…)"
     return lines
+
+
+def _best(best: dict[str, Any]) -> str:
+    return percent(best["accuracy"]) if "accuracy" in best else f"loss {figure('loss', best['loss'])}"
 
 
 _TERMS = {

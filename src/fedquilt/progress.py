@@ -6,6 +6,7 @@ The display is refreshed from the training loop itself and starts no thread, so 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -64,6 +65,36 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.2f}%"
 
 
+SHARES = ("accuracy", "error", "top5")
+"""Metrics that are written in percent."""
+
+
+def figure(name: str, value: float | None) -> str:
+    """Write a metric or a loss.
+
+    >>> figure("top5", 0.9312), figure("perplexity", 12.34567), figure("loss", 0.5)
+    ('93.12%', '12.3457', '0.5000')
+    """
+    if name in SHARES or value is None:
+        return percent(value)
+    return f"{value:.4f}" if 1e-4 <= abs(value) < 1e6 or not value else f"{value:.4g}"
+
+
+def scores(about: Mapping[str, Any], loss: bool = False) -> list[str]:
+    """Write accuracy and the other metrics; the loss too, if asked, or where a run does not measure accuracy.
+
+    >>> scores({"accuracy": 0.9, "loss": 0.25}), scores({"accuracy": None, "loss": 0.25, "metrics": {"rmse": 0.5}})
+    (['accuracy 90.00%'], ['loss 0.2500', 'rmse 0.5000'])
+    >>> scores({"accuracy": None, "loss": None}, loss=True)
+    ['accuracy –']
+    """
+    metrics = about.get("metrics") or {}
+    without = about["accuracy"] is None and (about["loss"] is not None or metrics)
+    shown = {} if without else {"accuracy": about["accuracy"]}
+    shown |= {"loss": about["loss"]} if without or (loss and about["loss"] is not None) else {}
+    return [f"{name} {figure(name, value)}" for name, value in (shown | metrics).items()]
+
+
 class Live:
     """Two bars: the run's rounds and the round's clients."""
 
@@ -76,7 +107,7 @@ class Live:
     def begin(self, history: History, last: int) -> None:
         """Show the bars."""
         self._pace = Pace(len(history), last)
-        self._accuracy = history.accuracy[-1] if history.accuracy else None
+        self._newest = history.newest or {"accuracy": None, "loss": None}
         self._best = history.best[1] if history.best else None
         self._dropped = sum(len(record["dropped"]) for record in history)
         bar = (BarColumn(bar_width=20),) if self._console.width >= 100 else ()
@@ -96,8 +127,8 @@ class Live:
     def round(self, record: dict[str, Any]) -> None:
         """Move the run's bar."""
         self._pace.done = record["round"]
+        self._newest = History([record]).newest or self._newest
         if record["accuracy"] is not None:
-            self._accuracy = record["accuracy"]
             self._best = max(self._best or 0.0, record["accuracy"])
         self._dropped += len(record["dropped"])
         self._refresh(force=record["round"] == self._pace.last)
@@ -115,8 +146,9 @@ class Live:
         if self._progress is None or (not force and now - self._shown < REFRESH):
             return
         self._shown = now
-        words = [f"round {self._pace.done}/{self._pace.last}", f"accuracy {percent(self._accuracy)}"]
-        words.append(f"best {percent(self._best)}")
+        words = [f"round {self._pace.done}/{self._pace.last}", *scores(self._newest)]
+        if self._newest["accuracy"] is not None or self._newest["loss"] is None:
+            words.insert(2, f"best {percent(self._best)}")
         if self._dropped:
             words.append(f"[yellow]{self._dropped} left out[/yellow]")
         words.append(self._pace.text())
@@ -148,9 +180,7 @@ class Lines:
         if record["round"] != self._pace.last and now - self._written < LINE_EVERY:
             return
         self._written = now
-        words = [f"round {record['round']}/{self._pace.last}", f"accuracy {percent(record['accuracy'])}"]
-        if record["loss"] is not None:
-            words.append(f"loss {record['loss']:.4f}")
+        words = [f"round {record['round']}/{self._pace.last}", *scores(record, loss=True)]
         if record["dropped"]:
             words.append(f"{len(record['dropped'])} left out")
         self._print("  ".join([*words, self._pace.text()]))

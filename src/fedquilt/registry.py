@@ -1,4 +1,4 @@
-"""Named functions that a spec may call: methods, models, data sets, partitions and engines.
+"""Named functions that a spec may call: methods, models, data sets, partitions, engines, losses and metrics.
 
 A registered function's arguments are checked against its annotations on every call, from a spec or from Python, so that
 a wrong value is refused in the same words everywhere.
@@ -78,3 +78,5 @@ models = Registry("model", "fedquilt.models")
 datasets = Registry("data set", "fedquilt.data")
 partitions = Registry("partition", "fedquilt.partition")
 engines = Registry("engine", "fedquilt.engines")
+losses = Registry("loss", "fedquilt.parts.losses")
+metrics = Registry("metric", "fedquilt.parts.metrics")

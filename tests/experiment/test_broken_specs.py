@@ -118,12 +118,13 @@ CHANGED = [
         {"method.server_momentum": 0.9},
         f"[method] server_momentum: unknown key; did you mean 'keep_momentum'? (known: {FED_AVG_KEYS})",
     ),
-    ({"engine.workers": 2}, "[engine] workers: unknown key; known: compute"),
+    ({"engine.workers": 2}, "[engine] workers: unknown key; known: compute, device, precision"),
     ({"partition.labels": [1]}, "[partition] labels: unknown key; known: clients, seed"),
     (
         {"run.round": 3},
         "[run] round: unknown key; did you mean 'rounds'? "
-        "(known: checkpoint_seconds, diagnose, eval_every, import_from, rounds, seed, stop_at, train_loss)",
+        "(known: checkpoint_seconds, diagnose, eval_every, import_from, loss, metrics, rounds, seed, start, "
+        "start_skip, stop_at, train_loss, trainable)",
     ),
     ({"run.rounds": GONE}, "[run] rounds: is required"),
     ({"partition.clients": GONE}, "[partition] clients: is required"),
@@ -284,7 +285,8 @@ SETS = [
     (
         "run.rounds.x=1",
         "spec.toml: [run] rounds.x: unknown key; did you mean 'rounds'? (known: checkpoint_seconds, "
-        "diagnose, eval_every, import_from, rounds, seed, stop_at, train_loss)",
+        "diagnose, eval_every, import_from, loss, metrics, rounds, seed, start, start_skip, stop_at, train_loss, "
+        "trainable)",
     ),
 ]
 
@@ -433,7 +435,7 @@ ARGUMENTS = [
         "Net",
         {"width": 32},
         "the model does not fit the data set digits (an example is (1, 8, 8), there are 10 classes): "
-        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x64 and 32x10)",
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x64 and 32x10) (own_parts.py, line 14)",
     ),
     (
         "partition",

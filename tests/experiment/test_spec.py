@@ -50,7 +50,7 @@ def test_defaults_are_filled_in() -> None:
         "diagnose": False,
         "checkpoint_seconds": 10.0,
     }
-    assert resolved["engine"] == {"name": "processes", "compute": "eager"}
+    assert resolved["engine"] == {"name": "processes", "compute": "eager", "precision": "float32", "device": "cpu"}
     assert resolved["data"] == {"name": "digits", "test_fraction": 0.2, "seed": 0}
     assert resolved["partition"]["prior"] == "uniform"
     assert (resolved["method"]["lr"], resolved["method"]["batch"]) == (0.1, 10)

@@ -253,6 +253,8 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
             "own data": "–",
             "rounds to target": "not reached",
             "MB sent": "3.0",
+            "last loss": "0.7000",
+            "other metrics": "–",
         },
         {
             "run": "momentum",
@@ -265,6 +267,8 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
             "own data": "–",
             "rounds to target": "1.5",
             "MB sent": "1.5",
+            "last loss": "0.2000",
+            "other metrics": "–",
         },
         {
             "run": "begun",
@@ -277,12 +281,17 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
             "own data": "–",
             "rounds to target": "not reached",
             "MB sent": "0.0",
+            "last loss": "–",
+            "other metrics": "–",
         },
     ]
     assert done.files == [tmp_path / "report" / "curves.png", tmp_path / "report" / "report.md"]
     assert done.files[0].read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     text = done.files[1].read_text(encoding="utf-8")
-    assert "| momentum | fed_avg_m | dirichlet alpha=0.5 | 2 | 80.00% | 60.00% | 80.00% | – | 1.5 | 1.5 |" in text
+    assert (
+        "| momentum | fed_avg_m | dirichlet alpha=0.5 | 2 | 80.00% | 60.00% | 80.00% | – | 1.5 | 1.5 | 0.2000 | – |"
+        in text
+    )
     assert "Target accuracy: 60.00%." in text
 
 

@@ -73,10 +73,21 @@ def test_more_clients_than_examples(name: str) -> None:
         COVERING[name](np.array([0, 1, 2]), 4, seed=0)
 
 
-@pytest.mark.parametrize("labels", [[0, 1], np.array([0.0, 1.0]), np.array([True, False]), np.array(3)])
-def test_labels_are_a_row_of_whole_numbers(labels: Any) -> None:
-    with pytest.raises(ArgumentError, match="labels: must be a NumPy array of whole numbers, one row an example"):
+@pytest.mark.parametrize("labels", [[0, 1], np.array(["0", "1"]), np.array([True, False]), np.array(3)])
+def test_labels_are_a_row_of_numbers(labels: Any) -> None:
+    with pytest.raises(ArgumentError, match="labels: must be a NumPy array of numbers, one row an example"):
         iid(labels, clients=1)
+
+
+@pytest.mark.parametrize("name", COVERING)
+def test_targets_that_are_no_classes(name: str) -> None:
+    """What looks at classes refuses them; what does not, does not."""
+    targets = np.linspace(0.0, 1.0, 12)
+    if name == "iid":
+        assert np.array_equal(np.sort(iid(targets, clients=3).indices), np.arange(12))
+    else:
+        with pytest.raises(SpecError, match="the targets of this data set are numbers"):
+            COVERING[name](targets, 3, seed=0)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64])

@@ -15,7 +15,7 @@ from fedquilt.core.client import ClientUpdate
 from fedquilt.core.course import Heard, Step, Work, every_group
 from fedquilt.core.engine import Session
 from fedquilt.core.evaluation import Counted, Evaluation
-from fedquilt.core.federation import Federation
+from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
 from fedquilt.core.round import fault_in
 from fedquilt.core.state import RunState, ServerState
@@ -60,7 +60,7 @@ def rounds(
         run, steps = course(Work(federation, session, heard, observe), run)
         record = _record(federation, steps)
         if measured:
-            record |= _evaluated(federation, session, run, measures.train_loss)
+            record |= evaluated(federation, session, run, measures.train_loss)
             if measures.diagnose is not None:
                 record |= measures.diagnose(federation, start, models)
         yield run, record | {"seconds": round(time.perf_counter() - begun, 4)}
@@ -72,14 +72,17 @@ def _keep(federation: Federation, models: list[ModelState], start: ModelState, u
     models.append(ModelState(start.vector + update.delta, update.buffers.clone(), update.counters.clone()))
 
 
-def _evaluated(federation: Federation, session: Session, run: RunState, train_loss: bool) -> Record:
-    test = [session.evaluate(group.state.model, "test") for group in run.groups]
+def evaluated(
+    federation: Federation, session: Session, run: RunState, train_loss: bool = False, split: SplitName = "test"
+) -> Record:
+    """Evaluate a run's models: the mean over groups of clients and, where there are several, each group's."""
+    found = [session.evaluate(group.state.model, split) for group in run.groups]
     shares = _shares(federation, run)
-    record: Record = {"accuracy": _mean([e.accuracy for e in test], shares), "loss": _loss(test, shares)}
+    record = _figures(found, shares)
     if len(run.groups) > 1:
+        clients = [round(share * len(federation.partition)) for share in shares]
         record["groups"] = [
-            {"clients": round(share * len(federation.partition)), "accuracy": e.accuracy, "loss": _finite(e.loss)}
-            for share, e in zip(shares, test, strict=True)
+            {"clients": count} | _figures([evaluation], [1.0]) for count, evaluation in zip(clients, found, strict=True)
         ]
     if train_loss:
         record["train_loss"] = _loss([session.evaluate(group.state.model, "train") for group in run.groups], shares)
@@ -98,6 +101,13 @@ def _mean(values: Sequence[float], shares: Sequence[float]) -> float:
     return values[0] if len(values) == 1 else math.fsum(v * s for v, s in zip(values, shares, strict=True))
 
 
+def _figures(found: Sequence[Evaluation], shares: Sequence[float]) -> Record:
+    accuracies = [evaluation.accuracy for evaluation in found if evaluation.accuracy is not None]
+    record: Record = {"accuracy": _mean(accuracies, shares) if accuracies else None, "loss": _loss(found, shares)}
+    means = {name: _mean([evaluation.metrics[name] for evaluation in found], shares) for name in found[0].metrics}
+    return record | ({"metrics": {name: _finite(mean) for name, mean in means.items()}} if means else {})
+
+
 def _loss(evaluations: Sequence[Evaluation], shares: Sequence[float]) -> float | None:
     return _finite(_mean([evaluation.loss for evaluation in evaluations], shares))
 
@@ -109,18 +119,19 @@ def _own(federation: Federation, session: Session, run: RunState) -> Record:
     for group in run.groups:
         members = range(len(sizes)) if group.clients is None else group.clients.tolist()
         counted += session.evaluate_own(group.state, [client for client in members if sizes[client]], run.store)
-    accuracies = sorted(part.right / part.predictions for part in counted if part.predictions)
+    right = [(part.right, part.predictions) for part in counted if part.predictions and part.right is not None]
+    accuracies = sorted(hits / predictions for hits, predictions in right)
     if not accuracies:
         return {"own_accuracy": None, "own_accuracy_worst_tenth": None}
     worst = accuracies[: max(len(accuracies) // 10, 1)]
     return {
-        "own_accuracy": sum(part.right for part in counted) / sum(part.predictions for part in counted),
+        "own_accuracy": sum(hits for hits, _ in right) / sum(predictions for _, predictions in right),
         "own_accuracy_worst_tenth": float(np.mean(worst)),
     }
 
 
 def _finite(value: float) -> float | None:
-    """Return nothing for a loss that overflowed: JSON has no word for it."""
+    """Return nothing for a loss or metric that is not finite: JSON has no word for it."""
     return value if math.isfinite(value) else None
 
 

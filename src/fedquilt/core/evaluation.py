@@ -1,15 +1,16 @@
-"""Loss and accuracy of a model on a split, in fixed chunks that can be shared out among workers."""
+"""Loss and metrics of a model on a split, in fixed chunks that can be shared out among workers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch.func import functional_call
 
 from fedquilt.core.loss import Loss
+from fedquilt.core.metric import Metric
 from fedquilt.core.params import ModelState
 from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data, Split
@@ -20,19 +21,28 @@ CHUNK = 1000
 """Examples evaluated at a time. Fixed: a matrix product's last bits may depend on its number of rows."""
 
 
+ACCURACY = "accuracy"
+"""The metric that a run is judged by, where it is measured."""
+
+
 class Counted(NamedTuple):
-    """Sums over one chunk: of the losses, of right predictions, of predictions."""
+    """Sums over one chunk: of the losses, of right predictions (None: accuracy is not measured), of predictions.
+
+    `sums` are those of the metrics, in their order.
+    """
 
     loss: float
-    right: int
+    right: int | None
     predictions: int
+    sums: Sequence[float] = ()
 
 
 class Evaluation(NamedTuple):
-    """Mean loss and share of right predictions."""
+    """Mean loss, share of right predictions (None: it is not measured), and the other metrics by name."""
 
     loss: float
-    accuracy: float
+    accuracy: float | None
+    metrics: dict[str, float]
 
 
 def chunks(examples: int) -> list[tuple[int, int]]:
@@ -46,7 +56,13 @@ def chunks(examples: int) -> list[tuple[int, int]]:
 
 @torch.no_grad()
 def evaluate_chunk(
-    bench: Workbench, loss: Loss, model: ModelState, data: Data, split: Split, rows: tuple[int, int] | Indices
+    bench: Workbench,
+    loss: Loss,
+    model: ModelState,
+    data: Data,
+    split: Split,
+    rows: tuple[int, int] | Indices,
+    metrics: Sequence[Metric],
 ) -> Counted:
     """Evaluate a model on some rows of a split (a range, or their positions), in evaluation mode."""
     if isinstance(rows, tuple):
@@ -57,13 +73,17 @@ def evaluate_chunk(
         x = data.prepare(x)
     x, y = bench.place.put((x, y))
     outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))
-    if outputs.shape[:-1] != y.shape:
+    if outputs.shape[:-1] != y.shape and any(metric.classes for metric in metrics):
         raise ValueError(f"it returns {tuple(outputs.shape)} for labels of {tuple(y.shape)}")
     losses, counted = bench.place.fetch(loss.each(outputs, y))
-    right = bench.place.fetch(outputs.argmax(dim=-1) == y)
-    if counted is None:
-        return Counted(float(losses.double().sum()), int(right.sum()), losses.numel())
-    return Counted(float((losses * counted).double().sum()), int((right * counted).sum()), int(counted.sum()))
+    outputs, y = bench.place.fetch((outputs, y))
+    total, predictions = float(losses.double().sum()), losses.numel()
+    if counted is not None:
+        total, predictions = float((losses * counted).double().sum()), int(counted.sum())
+        outputs, y = outputs[counted > 0], y[counted > 0]
+    sums = [metric.total(outputs, y) for metric in metrics]
+    right = [int(value) for metric, value in zip(metrics, sums, strict=True) if metric.name == ACCURACY]
+    return Counted(total, right[0] if right else None, predictions, sums)
 
 
 def evaluation_failed(reason: str) -> FedquiltError:
@@ -71,11 +91,35 @@ def evaluation_failed(reason: str) -> FedquiltError:
     return FedquiltError(f"the model could not be evaluated: {reason}")
 
 
-def combine(parts: Iterable[Counted]) -> Evaluation:
-    """Add up the chunks of a split.
+def added(parts: Iterable[Counted]) -> Counted:
+    """Add up the sums of chunks, exactly: the order does not matter.
+
+    >>> added([Counted(3.0, 1, 2, [0.1]), Counted(1.0, 2, 2, [0.2])])
+    Counted(loss=4.0, right=3, predictions=4, sums=[0.30000000000000004])
+    """
+    losses, right, predictions, sums = zip(*parts, strict=True)
+    hits = None if right[0] is None else sum(right)
+    return Counted(_exact(losses), hits, sum(predictions), [_exact(each) for each in zip(*sums, strict=True)])
+
+
+def _exact(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):  # a sum that leaves its range, or of both infinities
+        return math.nan
+
+
+def combine(parts: Iterable[Counted], metrics: Sequence[Metric] = ()) -> Evaluation:
+    """Make the evaluation of a split from those of its chunks.
 
     >>> combine([Counted(3.0, 1, 2), Counted(1.0, 2, 2)])
-    Evaluation(loss=1.0, accuracy=0.75)
+    Evaluation(loss=1.0, accuracy=0.75, metrics={})
     """
-    losses, right, predictions = zip(*parts, strict=True)
-    return Evaluation(math.fsum(losses) / sum(predictions), sum(right) / sum(predictions))
+    total = added(parts)
+    accuracy = None if total.right is None else total.right / total.predictions
+    others = {
+        metric.name: metric.finished(value / total.predictions)
+        for metric, value in zip(metrics, total.sums, strict=True)
+        if metric.name != ACCURACY
+    }
+    return Evaluation(total.loss / total.predictions, accuracy, others)

@@ -15,9 +15,10 @@ from fedquilt.core.algorithm import Algorithm, Indices, check_consistent
 from fedquilt.core.block import Program, block_update
 from fedquilt.core.client import ClientUpdate, Fault, client_update
 from fedquilt.core.context import ClientData, Context
-from fedquilt.core.evaluation import Counted, chunks, evaluate_chunk
+from fedquilt.core.evaluation import Counted, added, chunks, evaluate_chunk
 from fedquilt.core.exchange import Setting
 from fedquilt.core.fit import ClientError
+from fedquilt.core.metric import Metric
 from fedquilt.core.own import hold_out, own_model
 from fedquilt.core.params import Layout, ModelState
 from fedquilt.core.penalty import classifier_layer
@@ -31,8 +32,9 @@ from fedquilt.core.transform import State
 from fedquilt.core.updates import Answer
 from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data, Split
-from fedquilt.errors import FedquiltError, naming_part, told
+from fedquilt.errors import FedquiltError, SpecError, naming_part, told
 from fedquilt.partition.partition import Partition
+from fedquilt.parts.metrics import accuracy
 
 SplitName = Literal["train", "test"]
 
@@ -46,7 +48,7 @@ class Federation:
     `announced` is what the server tells at first besides the model, for which clients downloaded and uploaded
     `downloaded_first` and `uploaded_first` bytes.
     `server_rows` are the examples that the server keeps to itself, `own_test` those that clients are tested on by
-    themselves.
+    themselves. `metrics` are measured besides the loss.
     """
 
     bench: Workbench
@@ -60,10 +62,22 @@ class Federation:
     announced: State
     uploaded_first: int
     downloaded_first: int
+    metrics: tuple[Metric, ...] = ()
 
     @classmethod
-    def of(cls, module: nn.Module, data: Data, partition: Partition, algorithm: Algorithm, seed: int) -> Federation:
-        """Put a federation together. The module is copied: the caller's own is never changed."""
+    def of(
+        cls,
+        module: nn.Module,
+        data: Data,
+        partition: Partition,
+        algorithm: Algorithm,
+        seed: int,
+        metrics: Sequence[Metric] | None = None,
+    ) -> Federation:
+        """Put a federation together. The module is copied: the caller's own is never changed.
+
+        Unless `metrics` are given, it is accuracy that is measured, where the data have classes.
+        """
         check_consistent(algorithm)
         held = partition.pooled() if algorithm.pooled else partition
         if len(held.indices) and int(held.indices.min()) < 0:
@@ -77,16 +91,20 @@ class Federation:
         own_test = held if algorithm.own == 0 else None
         if algorithm.own:
             held, own_test = hold_out(held, algorithm.own, seed)
-        if data.train.y.dim() > 1 and any(corruption.labels is not None for corruption in algorithm.corruption):
-            raise FedquiltError(
-                f"corrupt: labels can be flipped only where an example has one; {data.name} has sequences"
-            )
+        flips = any(corruption.labels is not None for corruption in algorithm.corruption)
+        if flips and (data.train.y.dim() > 1 or not data.classes):
+            has = "sequences" if data.classes else "numbers as targets"
+            raise FedquiltError(f"corrupt: labels can be flipped only where an example has one; {data.name} has {has}")
         module = copy.deepcopy(module)
         bench = Workbench(module, Layout.of(module))
         for penalty in algorithm.penalties:
             with naming_part(penalty.name):
-                classifier_layer(module, penalty.layer)
-        federation = cls(bench, bench.read(), algorithm, data, held, seed, server_rows, own_test, {}, 0, 0)
+                layer = classifier_layer(module, penalty.layer)
+                if not module.get_submodule(layer).weight.requires_grad:
+                    raise FedquiltError(f"{penalty.name} changes how the classifier learns, but {layer} is frozen")
+        with naming_part("run"):
+            measured = _measured(metrics, data)
+        federation = cls(bench, bench.read(), algorithm, data, held, seed, server_rows, own_test, {}, 0, 0, measured)
         with pinned():
             bench.put_channels_last(True)
             if not federation.runs():
@@ -151,11 +169,15 @@ class Federation:
                     labels = self.split(name).y
                     row = int(labels.reshape(len(labels), -1).amax(dim=1).argmax())
                     self.evaluate(self.initial, name, (row, row + 1))
+            except SpecError as error:  # the loss or a metric says what is wrong
+                error.part = "run"
+                raise
             except Exception as error:
                 shape = tuple(self.data.test.x.shape[1:])
+                targets = f"there are {self.data.classes} classes" if self.data.classes else "targets are numbers"
                 raise FedquiltError(
-                    f"the model does not fit the data set {self.data.name} (an example is {shape}, there are "
-                    f"{self.data.classes} classes): {type(error).__name__}: {error}"
+                    f"the model does not fit the data set {self.data.name} (an example is {shape}, {targets}): "
+                    f"{told(error)}"
                 ) from error
 
     def run_client(
@@ -215,10 +237,12 @@ class Federation:
         rows = self.own_test.client(client)
         with torch_seeded(self.seed, "evaluate own", client):
             counted = [
-                evaluate_chunk(self.bench, self.algorithm.loss, model, self.data, self.data.train, rows[first:last])
+                evaluate_chunk(
+                    self.bench, self.algorithm.loss, model, self.data, self.data.train, rows[first:last], self.metrics
+                )
                 for first, last in chunks(len(rows))
             ]
-        return Counted(*map(sum, zip(*counted, strict=True)))
+        return added(counted)
 
     def _context(self, state: ServerState, round_: int, client: int, slot: int, kept: State | None) -> Context:
         return Context(
@@ -244,4 +268,17 @@ class Federation:
     def evaluate(self, model: ModelState, split: SplitName, rows: tuple[int, int]) -> Counted:
         """Evaluate a model on some rows of a split."""
         with torch_seeded(self.seed, f"evaluate {split}", rows[0]):
-            return evaluate_chunk(self.bench, self.algorithm.loss, model, self.data, self.split(split), rows)
+            return evaluate_chunk(
+                self.bench, self.algorithm.loss, model, self.data, self.split(split), rows, self.metrics
+            )
+
+
+def _measured(metrics: Sequence[Metric] | None, data: Data) -> tuple[Metric, ...]:
+    if metrics is None:
+        return (accuracy(),) if data.classes else ()
+    for metric in metrics:
+        if metric.classes > data.classes:
+            has = f"has {data.classes}" if data.classes else "has none: its targets are numbers"
+            least = f"at least {metric.classes} classes" if metric.classes > 1 else "classes"
+            raise SpecError(f"metrics: {metric.name} needs {least}; the data set {data.name} {has}")
+    return tuple(metrics)

@@ -37,6 +37,7 @@ class Population:
     @cached_property
     def class_counts(self) -> npt.NDArray[np.int64]:
         """The number of examples of every class, one row a client: known in simulation only."""
+        self._require_classes()
         return self.partition.class_counts(self.labels, self.classes)
 
     @cached_property
@@ -46,8 +47,7 @@ class Population:
         >>> Population(Partition.of([[0, 1, 2], [2, 3], []]), np.array([1, 1, 0, 2]), classes=3).commonest_class.tolist()
         [1, 0, 0]
         """
-        if self.labels.ndim != 1:
-            raise FedquiltError("the most frequent class of a client needs one label an example; these are sequences")
+        self._require_classes()
         owner = np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
         # No table of clients × classes: with a million clients and many classes it would not fit into memory.
         cells, counts = np.unique(owner * self.classes + self.labels[self.partition.indices], return_counts=True)
@@ -56,3 +56,8 @@ class Population:
         commonest = np.zeros(len(self), dtype=np.int64)
         commonest[client[rising]] = label[rising]  # of several values for one place, the last stays
         return commonest
+
+    def _require_classes(self) -> None:
+        if self.labels.ndim != 1 or not self.classes:
+            these = "sequences" if self.classes else "numbers"
+            raise FedquiltError(f"counting a client's classes needs one label an example; these are {these}")

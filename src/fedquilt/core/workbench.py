@@ -78,6 +78,22 @@ class Workbench:
         _lay_out(module, self._channels_last, torch.contiguous_format)
         return module.eval()
 
+    def frozen(self) -> Tensors:
+        """Return the parameters that are not trained, by name.
+
+        >>> module = nn.Linear(2, 1)
+        >>> _ = module.bias.requires_grad_(False)
+        >>> list(Workbench(module, Layout.of(module)).frozen())
+        ['bias']
+        """
+        return {name: p.detach().contiguous() for name, p in self.module.named_parameters() if not p.requires_grad}
+
+    def put_frozen(self, values: Tensors) -> None:
+        """Put values into the parameters that are not trained."""
+        with torch.no_grad():
+            for name, value in values.items():
+                self.module.get_parameter(name).copy_(value)
+
     def _fill(self, module: nn.Module, state: ModelState) -> tuple[Tensors, Tensors]:
         params: Tensors = {name: p for name, p in module.named_parameters() if p.requires_grad}
         buffers: Tensors = dict(module.named_buffers())

@@ -47,7 +47,7 @@ class Data:
     """A data set with its training and test part.
 
     `prepare` turns raw rows (bytes, say) into what the model takes, a batch at a time, so that the set stays small in
-    memory. `augment`, where there is one, stands in for it in training.
+    memory. `augment`, where there is one, stands in for it in training. With 0 `classes`, targets are numbers.
     """
 
     name: str
@@ -59,4 +59,5 @@ class Data:
 
     def __repr__(self) -> str:
         """Say how large it is, not all that is in it."""
-        return f"Data({self.name}: {len(self.train)} to train, {len(self.test)} to test, {self.classes} classes)"
+        targets = f"{self.classes} classes" if self.classes else "numbers as targets"
+        return f"Data({self.name}: {len(self.train)} to train, {len(self.test)} to test, {targets})"

@@ -97,7 +97,7 @@ class InlineSession:
         """Evaluate chunk by chunk."""
         rows = chunks(len(self.federation.split(split)))
         try:
-            return combine([self.federation.evaluate(model, split, part) for part in rows])
+            return combine([self.federation.evaluate(model, split, part) for part in rows], self.federation.metrics)
         except Exception as error:
             raise evaluation_failed(told(error)) from error
 

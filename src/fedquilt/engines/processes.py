@@ -236,7 +236,7 @@ class ProcessSession:
         rows = chunks(len(self.federation.split(split)))
         tasks = [_Task({"do": "evaluate", "split": split, "first": first, "last": last}) for first, last in rows]
         done = self._counted(tasks, "first")
-        return combine(done[first] for first, _ in rows)
+        return combine([done[first] for first, _ in rows], self.federation.metrics)
 
     def _counted(self, tasks: list[_Task], key: str) -> dict[int, Counted]:
         done = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
@@ -12,10 +13,13 @@ from fedquilt.arguments import takes
 from fedquilt.core.algorithm import Algorithm, check_consistent
 from fedquilt.core.engine import Engine
 from fedquilt.core.federation import Federation
+from fedquilt.core.loss import with_loss
 from fedquilt.core.rng import torch_seeded
 from fedquilt.data.data import Data
 from fedquilt.errors import FedquiltError, SpecError, told
+from fedquilt.experiment.objective import chosen_loss, chosen_metrics, require_accuracy
 from fedquilt.experiment.spec import WRAP, Spec
+from fedquilt.experiment.warm import warm
 from fedquilt.partition.partition import Partition
 
 RETURNS = {
@@ -35,20 +39,35 @@ class _Engine(Engine, Protocol):
 
 def build(spec: Spec) -> tuple[Federation, Engine]:
     """Load the data, split it over clients, make the model and the method."""
-    data = _made(spec, "data", Data)
+    data = data_of(spec)
     offered = _wanted(spec, "partition", labels=data.train.y.numpy(), data=data)
     partition = _made(spec, "partition", Partition, **offered)
     with torch_seeded(spec.options.seed, "initialise"):
         module = _made(spec, "model", nn.Module, **_wanted(spec, "model", data=data))
+    options = spec.options
+    with _naming(spec, "run"):
+        warm(module, options)
     algorithm = _made(spec, "method", Algorithm)
     for name in spec.parts:
         if name.startswith(WRAP):
             algorithm = _made(spec, name, Algorithm, algorithm=algorithm)
+    home = None if options.import_from is None else Path(options.import_from)
+    if options.loss is not None:
+        algorithm = with_loss(algorithm, chosen_loss(options.loss, home))
+    metrics = None if options.metrics is None else chosen_metrics(options.metrics, home)
     engine = _made(spec, "engine", _Engine)
     with _naming(spec, "method"):
         check_consistent(algorithm)
     with _naming(spec, "model"):
-        return Federation.of(module, data, partition, algorithm, spec.options.seed), engine
+        federation = Federation.of(module, data, partition, algorithm, options.seed, metrics)
+    with _naming(spec, "run"):
+        require_accuracy(options, federation)
+    return federation, engine
+
+
+def data_of(spec: Spec) -> Data:
+    """Load a spec's data."""
+    return _made(spec, "data", Data)  # type: ignore[no-any-return]
 
 
 def _wanted(spec: Spec, table: str, **offered: object) -> dict[str, object]:
@@ -72,6 +91,9 @@ def _naming(spec: Spec, table: str) -> Iterator[None]:
         yield
     except FedquiltError as error:
         named = [name for name, part in spec.parts.items() if error.part is not None and part.name == error.part]
+        named = ["run"] if error.part == "run" else named
         raise SpecError(f"{spec.source}: [{named[0] if named else table}] {error}") from error
     except Exception as error:
+        if table not in spec.parts:
+            raise
         raise SpecError(f"{spec.source}: [{table}] {spec.parts[table].name} failed: {told(error)}") from error

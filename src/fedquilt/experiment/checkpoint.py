@@ -23,11 +23,12 @@ from fedquilt.core.transform import State
 from fedquilt.errors import RunError
 
 
-def save(path: Path, run: RunState, about: dict[str, str]) -> None:
-    """Write a checkpoint; `about` is kept with it."""
+def save(path: Path, run: RunState, about: dict[str, str], frozen: Tensors | None = None) -> None:
+    """Write a checkpoint; `about` is kept with it, and so are the parameters that are not trained."""
     everything: State = {
         "groups": {str(number): _group_table(group) for number, group in enumerate(run.groups)},
         "clients": {str(client): kept for client, kept in run.store.items()},
+        "frozen": dict(frozen or {}),
     }
     tensors = apart(everything)
     metadata = about | {"round": str(run.round)}
@@ -37,6 +38,22 @@ def save(path: Path, run: RunState, about: dict[str, str]) -> None:
 
 def load(path: Path) -> tuple[RunState, dict[str, str]]:
     """Read a checkpoint, or raise a RunError that says how it is damaged."""
+    everything, metadata = _read(path)
+    round_ = int(metadata.pop("round"))
+    tables: Any = everything.get("groups", {})
+    if not tables:
+        raise RunError(f"{path}: was written by an earlier version of fedquilt and cannot be read by this one")
+    groups = tuple(_group(tables[number], round_) for number in sorted(tables, key=int))
+    clients: Any = {int(client): kept for client, kept in everything.get("clients", {}).items()}  # type: ignore[union-attr]
+    return RunState(groups, ClientStore(clients)), metadata
+
+
+def load_frozen(path: Path) -> Tensors:
+    """Read the parameters that were not trained from a checkpoint."""
+    return _read(path)[0].get("frozen", {})  # type: ignore[return-value]
+
+
+def _read(path: Path) -> tuple[State, dict[str, str]]:
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = dict(file.metadata() or {})
@@ -46,13 +63,7 @@ def load(path: Path) -> tuple[RunState, dict[str, str]]:
     claimed = metadata.pop("digest", "")
     if claimed != _digest(tensors, metadata):
         raise RunError(f"{path}: is damaged: its content does not match its digest")
-    everything, round_ = nested(tensors), int(metadata.pop("round"))
-    tables: Any = everything.get("groups", {})
-    if not tables:
-        raise RunError(f"{path}: was written by an earlier version of fedquilt and cannot be read by this one")
-    groups = tuple(_group(tables[number], round_) for number in sorted(tables, key=int))
-    clients: Any = {int(client): kept for client, kept in everything.get("clients", {}).items()}  # type: ignore[union-attr]
-    return RunState(groups, ClientStore(clients)), metadata
+    return nested(tensors), metadata
 
 
 def _group_table(group: Group) -> State:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedquilt.core.params import Tensors
 from fedquilt.core.state import RunState
 from fedquilt.errors import RunError
 from fedquilt.experiment import checkpoint
@@ -107,14 +108,19 @@ class RunFolder:
                 records.append(record)
         return History(records)
 
-    def save(self, run: RunState, about: dict[str, str]) -> None:
+    def save(self, run: RunState, about: dict[str, str], frozen: Tensors | None = None) -> None:
         """Write a checkpoint and drop those that are no longer needed."""
-        checkpoint.save(self.path / "checkpoints" / f"round-{run.round:08d}.safetensors", run, about)
+        checkpoint.save(self.path / "checkpoints" / f"round-{run.round:08d}.safetensors", run, about, frozen)
         for old in self.checkpoints[KEPT:]:
             old.unlink()
 
     def latest(self) -> tuple[RunState, dict[str, str]] | None:
         """Read the newest checkpoint that is whole and whose rounds are all in the metrics."""
+        newest = self.newest()
+        return None if newest is None else newest[1:]
+
+    def newest(self) -> tuple[Path, RunState, dict[str, str]] | None:
+        """Find and read that checkpoint."""
         recorded, found = len(self.history()), self.checkpoints
         for path in found:
             try:
@@ -123,7 +129,7 @@ class RunFolder:
                 warnings.warn(f"{error}; it is not used", RuntimeWarning, stacklevel=2)
                 continue
             if run.round <= recorded:
-                return run, about
+                return path, run, about
             warnings.warn(
                 f"{path}: is ahead of {self.metrics.name}, which has {recorded} whole rounds; it is not used",
                 RuntimeWarning,

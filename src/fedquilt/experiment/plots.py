@@ -11,10 +11,12 @@ import numpy.typing as npt
 
 from fedquilt.core.federation import Federation
 from fedquilt.metrics.curves import History
+from fedquilt.progress import SHARES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 SHOWN = 100
 """Clients shown in the picture of who holds what; of more, as many are taken at even distances."""
@@ -24,37 +26,42 @@ def draw_run(folder: Path, history: History, federation: Federation) -> None:
     """Save a run's learning curve and, where it has classes, the picture of who holds which."""
     draw_curves(folder / "curve.png", {federation.algorithm.name: history})
     labels = federation.data.train.y.numpy()
-    if labels.ndim == 1 and not federation.algorithm.pooled:
+    if labels.ndim == 1 and federation.data.classes and not federation.algorithm.pooled:
         draw_clients(folder / "clients.png", federation.partition.class_counts(labels, federation.data.classes))
 
 
 def draw_curves(path: Path, histories: Mapping[str, History], target: float | None = None) -> None:
-    """Save test accuracy and test loss over rounds, one line a run."""
-    figure, (left, right) = _figure(2, (9.0, 3.6))
-    for name, history in histories.items():
-        marker = "o" if len(history.rounds) == 1 else ""
-        (line,) = left.plot(
-            history.rounds, [100 * v for v in history.accuracy], label=name, linewidth=1.6, marker=marker
-        )
-        right.plot(history.rounds, history.loss, label=name, linewidth=1.6, marker=marker)
-        own = [(record["round"], 100 * record["own_accuracy"]) for record in history if record.get("own_accuracy")]
-        if own:
-            color, label = line.get_color(), f"{name}, on clients' own data"
-            left.plot(*zip(*own, strict=True), label=label, linewidth=1.2, linestyle=":", color=color, marker=marker)
-    if target is not None:
-        left.axhline(100 * target, color="0.6", linewidth=0.8, linestyle="--", label=f"target {100 * target:.1f}%")
-    left.set(xlabel="round", ylabel="test accuracy (%)")
-    right.set(xlabel="round", ylabel="test loss")
-    losses = [value for history in histories.values() for value in history.loss if value > 0 and np.isfinite(value)]
-    if losses and max(losses) > 30 * min(losses):
-        right.set_yscale("log")
-    for axes in (left, right):
+    """Save the test's accuracy, loss and other metrics over rounds: a panel each, one line a run."""
+    names = ["accuracy"] if target is not None or any(history.accuracy for history in histories.values()) else []
+    names += ["loss", *dict.fromkeys(name for history in histories.values() for name in history.metrics)]
+    figure, panels = _figure(len(names), (4.5 * max(len(names), 2), 3.6))
+    for axes, name in zip(panels, names, strict=True):
+        factor, unit = (100.0, " (%)") if name in SHARES else (1.0, "")
+        for label, history in histories.items():
+            rounds, values = history.curve(name)
+            marker = "o" if len(rounds) == 1 else ""
+            (line,) = axes.plot(rounds, [factor * v for v in values], label=label, linewidth=1.6, marker=marker)
+            if name == "accuracy":
+                _own_curve(axes, label, history, line, marker)
+        axes.set(xlabel="round", ylabel=f"test {name}{unit}")
         _plain(axes)
         _whole_ticks(axes)
-    lines = left.get_legend_handles_labels()
+    if target is not None:
+        panels[0].axhline(100 * target, color="0.6", linewidth=0.8, linestyle="--", label=f"target {100 * target:.1f}%")
+    losses = [value for history in histories.values() for value in history.loss if value > 0 and np.isfinite(value)]
+    if losses and max(losses) > 30 * min(losses):
+        panels[names.index("loss")].set_yscale("log")
+    lines = panels[0].get_legend_handles_labels()
     if len(lines[0]) > 1:
         figure.legend(*lines, frameon=False, fontsize=8.5, loc="outside lower center", ncols=min(len(lines[0]), 3))
     _save(figure, path)
+
+
+def _own_curve(axes: Axes, name: str, history: History, beside: Line2D, marker: str) -> None:
+    own = [(record["round"], 100 * record["own_accuracy"]) for record in history if record.get("own_accuracy")]
+    if own:
+        label, color = f"{name}, on clients' own data", beside.get_color()
+        axes.plot(*zip(*own, strict=True), label=label, linewidth=1.2, linestyle=":", color=color, marker=marker)
 
 
 def draw_clients(path: Path, counts: npt.NDArray[np.int64]) -> None:
@@ -107,7 +114,7 @@ def _figure(count: int, size: tuple[float, float], rows: bool = False) -> tuple[
     FigureCanvasAgg(figure)
     if rows:
         return figure, list(figure.subplots(count, 1, height_ratios=[3, 1]))
-    return figure, list(figure.subplots(1, count))
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
 def _whole_ticks(axes: Axes) -> None:

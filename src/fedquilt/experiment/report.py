@@ -10,6 +10,7 @@ from fedquilt.errors import SpecError
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_curves
 from fedquilt.experiment.summary import quiet_summary
+from fedquilt.progress import figure
 
 HEADER = (
     "run",
@@ -22,6 +23,8 @@ HEADER = (
     "own data",
     "rounds to target",
     "MB sent",
+    "last loss",
+    "other metrics",
 )
 
 
@@ -74,16 +77,18 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
                 str(about["round"]),
                 _percent(about["accuracy"]),
                 _percent(_mean(history.accuracy[-10:])),
-                _percent(about["best"]["accuracy"] if about["best"] else None),
+                _percent(history.best[1] if history.best else None),
                 _percent(about["own_accuracy"]),
                 "not reached" if crossed is None else f"{crossed:.1f}",
                 f"{(about['bytes_down'] + about['bytes_up']) / 1e6:.1f}",
+                figure("loss", about["loss"]),
+                ", ".join(f"{name} {figure(name, value)}" for name, value in about["metrics"].items()) or "–",
             )
         )
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / "curves.png", folder / "report.md"]
-    draw_curves(files[0], histories, goal)
+    draw_curves(files[0], histories, goal or None)
     files[1].write_text(_markdown(rows, goal), encoding="utf-8")
     return Report(rows, goal, files)
 
@@ -105,5 +110,14 @@ def _markdown(rows: Sequence[tuple[str, ...]], goal: float) -> str:
     lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(
-        ["# Comparison of runs", "", *lines, "", f"Target accuracy: {_percent(goal)}.", "", "![](curves.png)", ""]
+        [
+            "# Comparison of runs",
+            "",
+            *lines,
+            "",
+            f"Target accuracy: {_percent(goal or None)}.",
+            "",
+            "![](curves.png)",
+            "",
+        ]
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +28,7 @@ from fedquilt import registry
 from fedquilt.arguments import ArgumentError, Count, NonNegative, Seed, check
 from fedquilt.errors import SpecError, nearest
 from fedquilt.experiment.imports import imported
+from fedquilt.experiment.objective import chosen_loss, chosen_metrics
 from fedquilt.registry import Registry
 
 Table = dict[str, Any]
@@ -59,6 +60,10 @@ class Options:
     - `stop_at`: stop once test accuracy reaches this.
     - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
     - `import_from`: a folder to import the user's own functions from.
+    - `loss`: what is minimised; unset, the method's own. `metrics`: what is measured besides it; unset, accuracy where
+      there are classes.
+    - `start`: a safetensors file with the model's first values; those of `start_skip` are drawn all the same.
+    - `trainable`: train only so many of the last layers, or the parts that are named; the rest is frozen and not sent.
     """
 
     rounds: Count
@@ -69,6 +74,11 @@ class Options:
     stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
     checkpoint_seconds: NonNegative = 10.0
     import_from: str | None = None
+    loss: str | None = None
+    metrics: list[str] | None = None
+    start: str | None = None
+    start_skip: list[str] | None = None
+    trainable: Count | Annotated[list[str], Field(min_length=1)] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,8 +130,16 @@ def load_spec(path: str | Path, sets: Iterable[str] = ()) -> Spec:
     (50, 'fed_avg_m', 0.05)
     """
     path = Path(path)
+    tables = read_tables(path)
+    for assignment in sets:
+        assign(tables, assignment)
+    return check_spec(tables, source=str(path), folder=path.resolve().parent)
+
+
+def read_tables(path: Path) -> Table:
+    """Read the tables of a spec file as they are written."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file; `fedquilt new {path}` writes a spec to start from") from None
     except IsADirectoryError:
@@ -132,9 +150,6 @@ def load_spec(path: str | Path, sets: Iterable[str] = ()) -> Spec:
         raise SpecError(f"{path}: is not text in UTF-8 (byte {error.start}); save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{path}: is not valid TOML: {error}") from None
-    for assignment in sets:
-        assign(tables, assignment)
-    return check_spec(tables, source=str(path), folder=path.resolve().parent)
 
 
 def assign(tables: Table, assignment: str) -> None:
@@ -199,9 +214,31 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
         parts[name] = _part(name, table, known_parts, source, home)
     for name, table in _wraps(tables, source):
         parts[name] = _part(name, table, registry.wrappers, source, home)
-    if home is not None and any(":" in part.name for part in parts.values()):
-        options = Options(**{**asdict(options), "import_from": str(home)})
+    if home is not None and any(
+        ":" in name for name in [*(part.name for part in parts.values()), *_objective(options)]
+    ):
+        options = replace(options, import_from=str(home))
+    options = _checked_objective(options, f"{source}: [run]", home, folder)
     return Spec(source, options, parts, {name: tables[name] for name in FREE if name in tables})
+
+
+def _objective(options: Options) -> list[str]:
+    return [*([] if options.loss is None else [options.loss]), *(options.metrics or [])]
+
+
+def _checked_objective(options: Options, where: str, home: Path | None, folder: Path | None) -> Options:
+    if options.loss is not None:
+        chosen_loss(options.loss, home, f"{where} loss")
+    chosen_metrics(options.metrics or [], home, f"{where} metrics")
+    if options.start_skip and options.start is None:
+        raise SpecError(f"{where} start_skip: says what of the file `start` not to take, but there is no `start`")
+    return options if options.start is None else replace(options, start=str(_placed(options.start, folder)))
+
+
+def _placed(file: str, folder: Path | None) -> Path:
+    """Return where a file is: in the spec's folder, else as seen from the working directory."""
+    beside = (folder or Path.cwd()) / file
+    return (beside if beside.exists() else Path.cwd() / file).absolute()
 
 
 def _wraps(tables: Mapping[str, Any], source: str) -> Iterator[tuple[str, Table]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.metrics.curves import History
 
 
 def summary(path: str | Path) -> dict[str, Any]:
@@ -36,7 +37,6 @@ def summary(path: str | Path) -> dict[str, Any]:
     history = folder.history()
     options = spec.get("run", {})
     latest = folder.latest()
-    best = history.best
     last = history.accuracy[-1] if history.accuracy else None
     rounds = options.get("rounds")
     if latest is not None and "last_round" in latest[1]:  # a method that ends by itself, such as one_shot
@@ -57,7 +57,8 @@ def summary(path: str | Path) -> dict[str, Any]:
         "saved_round": saved,
         "accuracy": last,
         "loss": history.loss[-1] if history.loss else None,
-        "best": None if best is None else {"round": best[0], "accuracy": best[1]},
+        "metrics": _newest(history.records, "metrics") or {},
+        "best": _best(history),
         "digest": None if latest is None else latest[1].get("model"),
         "error": folder.error() if state == "failed" else None,
         "own_accuracy": _newest(history.records, "own_accuracy"),
@@ -71,6 +72,14 @@ def summary(path: str | Path) -> dict[str, Any]:
         "bytes_up": sum(record["bytes_up"] for record in history),
         "spec": spec,
     }
+
+
+def _best(history: History) -> dict[str, Any] | None:
+    """Return the round of the best accuracy or, where that is not measured, of the lowest loss."""
+    for name, found in (("accuracy", history.best), ("loss", history.lowest)):
+        if found is not None:
+            return {"round": found[0], name: found[1]}
+    return None
 
 
 def _newest(records: list[dict[str, Any]], key: str) -> Any:

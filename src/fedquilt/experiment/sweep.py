@@ -39,6 +39,7 @@ class Point:
     values: dict[str, Any]
     best: float | None
     rounds_to_target: float | None
+    loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,13 @@ class Sweep:
 
     @property
     def winner(self) -> Point | None:
-        """The point that reached the target first; without a target, the most accurate one."""
+        """The point that reached the target first; without a target, the best: of accuracy or, without it, of loss."""
         if self.target is None:
             scored = [point for point in self.points if point.best is not None]
-            return max(scored, key=lambda point: point.best or 0.0, default=None)
+            known = [point for point in self.points if point.loss is not None]
+            if not scored:
+                return min(known, key=lambda point: point.loss or 0.0, default=None)
+            return max(scored, key=lambda point: point.best or 0.0)
         crossed = [point for point in self.points if point.rounds_to_target is not None]
         return min(crossed, key=lambda point: point.rounds_to_target or math.inf, default=None)
 
@@ -155,7 +159,8 @@ def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
 def _point(folder: Path, name: str, values: dict[str, Any], target: float | None) -> Point:
     history = RunFolder(folder).history()
     crossed = None if target is None else history.rounds_to(target)
-    return Point(name, values, history.best[1] if history.best else None, crossed)
+    lowest = history.lowest
+    return Point(name, values, history.best[1] if history.best else None, crossed, lowest[1] if lowest else None)
 
 
 def _write(done: Sweep) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -24,14 +25,18 @@ from fedquilt.core.describe import describe
 from fedquilt.core.driver import Measures, Record, rounds
 from fedquilt.core.engine import Engine, Settling
 from fedquilt.core.federation import Federation
-from fedquilt.core.params import ModelState
+from fedquilt.core.loss import with_loss
+from fedquilt.core.params import ModelState, Tensors
 from fedquilt.core.state import RunState
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
 from fedquilt.errors import FedquiltError, RunError
 from fedquilt.experiment.environment import environment
+from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
+from fedquilt.experiment.objective import Own, chosen_loss, chosen_metrics, require_accuracy, written
 from fedquilt.experiment.spec import Options
+from fedquilt.experiment.warm import warm
 from fedquilt.metrics.curves import History
 from fedquilt.metrics.diagnosis import diagnose as measure
 from fedquilt.partition.partition import Partition
@@ -68,8 +73,10 @@ class Result:
 
     def __repr__(self) -> str:
         """Say how it went, not all that is in it."""
-        accuracy = f", accuracy {self.history.accuracy[-1]:.4f}" if self.history.accuracy else ""
-        return f"Result({len(self.history)} rounds{accuracy}, digest {self.digest[:12]}…)"
+        newest = self.history.newest or {}
+        name = next((name for name in ("accuracy", "loss") if newest.get(name) is not None), None)
+        score = "" if name is None else f", {name} {newest[name]:.4f}"
+        return f"Result({len(self.history)} rounds{score}, digest {self.digest[:12]}…)"
 
 
 def train(
@@ -87,11 +94,20 @@ def train(
     checkpoint_seconds: float = 10.0,
     out: str | Path | None = None,
     watcher: Watcher | None = None,
+    loss: str | Own | None = None,
+    metrics: Sequence[str | Own] | None = None,
+    start: str | Path | None = None,
+    start_skip: Sequence[str] | None = None,
+    trainable: int | Sequence[str] | None = None,
 ) -> Result:
     """Train your own model on your own data, and return the history and the trained model.
 
     The module that is given is not changed. With `out`, metrics and checkpoints are kept in that folder, and the same
     call goes on from there after an interruption.
+
+    `loss` is a name, or a function of outputs and targets that returns one loss a prediction; `metrics` are names or such
+    functions. `start`, `start_skip` and `trainable` are as in a spec: a safetensors file with the model's first values,
+    what of it not to take, and the parts to train, or how many of the last layers.
 
     >>> import numpy as np, torch
     >>> from fedquilt import arrays, fed_avg, iid, inline, train
@@ -112,6 +128,11 @@ def train(
         "diagnose": diagnose,
         "stop_at": stop_at,
         "checkpoint_seconds": checkpoint_seconds,
+        "loss": None if loss is None else written(loss),
+        "metrics": None if metrics is None else [written(metric) for metric in metrics],
+        "start": None if start is None else str(Path(start).absolute()),
+        "start_skip": None if start_skip is None else list(start_skip),
+        "trainable": list(trainable) if isinstance(trainable, list | tuple) else trainable,
     }
     options = Options(**check(Options, asked, name="train"))
     _require("model", model, nn.Module, "a torch.nn.Module")
@@ -120,7 +141,13 @@ def train(
     _require("method", method, Algorithm, "a method, such as fedquilt.fed_avg()")
     if engine is not None and not hasattr(engine, "open"):
         raise ArgumentError("train", [Problem("engine", f"must be an engine, such as inline(), got {engine!r}")])
-    federation = Federation.of(model, data, partition, method, seed)
+    if start is not None or trainable is not None:
+        model = copy.deepcopy(model)
+        warm(model, options)
+    method = method if loss is None else with_loss(method, chosen_loss(loss))
+    measured = None if metrics is None else chosen_metrics(metrics)
+    federation = Federation.of(model, data, partition, method, seed, measured)
+    require_accuracy(options, federation)
     chosen = engine or processes()
     if out is None:
         return execute(federation, settled(chosen, federation, rounds), options, None, watcher)
@@ -182,10 +209,12 @@ def execute(
     _warn_of_too_few_rounds(federation, last)
     keeper = None
     if folder is not None:
-        about = {"federation": fingerprint(federation)} | _end(federation)
+        about = {"federation": fingerprint(federation), NAMES: names_of(federation.bench)} | _end(federation)
         run = _restored(folder, about, run)
         folder.forgive()
-        keeper = _Keeper(folder, run.round, about, partial(digest, federation), options.checkpoint_seconds)
+        keeper = _Keeper(
+            folder, run.round, about, partial(digest, federation), options.checkpoint_seconds, federation.bench.frozen()
+        )
     history = History(list(folder.history().records[: run.round]) if folder is not None else [])
     done = interrupted = False
     with ExitStack() as stack:
@@ -206,6 +235,7 @@ def execute(
                 run = after
                 history.records.append(record)
                 _warn_once(history)
+                _warn_of_odd_metrics(history)
                 done = run.round == last or _reached(history, options)
                 if keeper is not None:
                     keeper.keep(run, record, now=done)
@@ -244,12 +274,27 @@ def fingerprint(federation: Federation) -> str:
     about = (federation.seed, federation.algorithm, data.prepare, data.augment)
     sha = hashlib.sha256(describe(about).encode())
     sha.update(federation.layout.digest(federation.initial).encode())
+    for name, tensor in federation.bench.frozen().items():
+        sha.update(name.encode() + tensor.numpy().tobytes())
     for array in (federation.partition.indices, federation.partition.offsets):
         sha.update(np.ascontiguousarray(array).data)
     for split in (data.train, data.test):
         sha.update(split.x.contiguous().numpy().data)
         sha.update(split.y.contiguous().numpy().data)
     return sha.hexdigest()
+
+
+def _warn_of_odd_metrics(history: History) -> None:
+    """Warn of a metric that is not finite, the first time."""
+    *earlier, record = history.records
+    odd = {name for name, value in record.get("metrics", {}).items() if value is None}
+    known = {name for before in earlier for name, value in before.get("metrics", {}).items() if value is None}
+    for name in sorted(odd - known):
+        warnings.warn(
+            f"metric {name} is not a finite number after round {record['round']}; it is written as null",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def _warn_once(history: History) -> None:
@@ -330,12 +375,14 @@ class _Keeper:
         about: dict[str, str],
         digest: Callable[[RunState], str],
         seconds: float,
+        frozen: Tensors,
     ) -> None:
         self.metrics = MetricsWriter(folder, keep=start)
         self._folder = folder
         self._about = about
         self._digest = digest
         self._seconds = seconds
+        self._frozen = frozen
         self._newest: RunState | None = None
         self._saved = start
         self._writable = True
@@ -361,7 +408,7 @@ class _Keeper:
 
     def _save(self, run: RunState) -> None:
         self.metrics.sync()
-        self._folder.save(run, self._about | {"model": self._digest(run)})
+        self._folder.save(run, self._about | {"model": self._digest(run)}, self._frozen)
         self._saved, self._when = run.round, time.monotonic()
 
     @contextmanager

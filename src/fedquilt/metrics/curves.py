@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+EVALUATED = ("accuracy", "loss", "metrics")
+"""What a record has, one or more, where the model was evaluated."""
+
 
 @dataclass(frozen=True)
 class History:
@@ -29,7 +32,12 @@ class History:
         return iter(self.records)
 
     def _evaluated(self) -> list[dict[str, Any]]:
-        return [record for record in self.records if record.get("accuracy") is not None]
+        return [record for record in self.records if any(record.get(key) is not None for key in EVALUATED)]
+
+    @property
+    def newest(self) -> dict[str, Any] | None:
+        """The record of the last round after which the model was evaluated."""
+        return next(reversed(self._evaluated()), None)
 
     @property
     def rounds(self) -> list[int]:
@@ -38,8 +46,8 @@ class History:
 
     @property
     def accuracy(self) -> list[float]:
-        """Test accuracy after those rounds."""
-        return [record["accuracy"] for record in self._evaluated()]
+        """Test accuracy after those rounds; nothing for a run that does not measure it."""
+        return self.curve("accuracy")[1]
 
     @property
     def loss(self) -> list[float]:
@@ -47,14 +55,40 @@ class History:
         return [math.nan if record["loss"] is None else record["loss"] for record in self._evaluated()]
 
     @property
+    def metrics(self) -> list[str]:
+        """The names of the other metrics that were measured."""
+        return list(dict.fromkeys(name for record in self._evaluated() for name in record.get("metrics", {})))
+
+    def curve(self, name: str) -> tuple[list[int], list[float]]:
+        """The rounds after which "accuracy", "loss" or another metric was measured and finite, and its values there.
+
+        >>> History([{"round": 1, "loss": None, "accuracy": 0.5}, {"round": 2, "loss": 0.25}]).curve("loss")
+        ([2], [0.25])
+        """
+        main = name in ("accuracy", "loss")
+        found = [(r["round"], (r if main else r.get("metrics", {})).get(name)) for r in self._evaluated()]
+        known = [(round_, value) for round_, value in found if value is not None]
+        return [round_ for round_, _ in known], [value for _, value in known]
+
+    @property
     def best(self) -> tuple[int, float] | None:
         """The round of the best test accuracy, the first of equals, and that accuracy."""
-        pairs = list(zip(self.rounds, self.accuracy, strict=True))
+        pairs = list(zip(*self.curve("accuracy"), strict=True))
         return max(pairs, key=lambda pair: pair[1]) if pairs else None
+
+    @property
+    def lowest(self) -> tuple[int, float] | None:
+        """The round of the lowest test loss, the first of equals, and that loss.
+
+        >>> History([{"round": 1, "loss": 2.0}, {"round": 2, "loss": 0.5}, {"round": 3, "loss": None}]).lowest
+        (2, 0.5)
+        """
+        pairs = list(zip(*self.curve("loss"), strict=True))
+        return min(pairs, key=lambda pair: pair[1]) if pairs else None
 
     def rounds_to(self, target: float) -> float | None:
         """Return the rounds that a target accuracy took; see `rounds_to`."""
-        return rounds_to(self.rounds, self.accuracy, target)
+        return rounds_to(*self.curve("accuracy"), target)
 
 
 def rounds_to(rounds: Sequence[int], accuracies: Sequence[float], target: float) -> float | None:

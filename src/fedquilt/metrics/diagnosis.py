@@ -36,9 +36,9 @@ def diagnose(federation: Federation, start: ModelState | None, models: Sequence[
     """
     record: dict[str, Any] = {}
     if models:
-        predictions = torch.stack([_predictions(federation, model) for model in models])
+        if federation.data.classes:
+            record["conflict_rate"] = conflict_rate(torch.stack([_predictions(federation, model) for model in models]))
         divergence = parameter_divergence(torch.stack([model.vector for model in models]))
-        record["conflict_rate"] = conflict_rate(predictions)
         record["divergence"] = {"distance": _known(divergence.distance), "relative": _known(divergence.relative)}
     risk = None if start is None else _excess_risk(federation, start)
     return record | ({"excess_risk": risk} if risk is not None else {})
@@ -73,7 +73,8 @@ def _excess_risk(federation: Federation, model: ModelState) -> dict[str, Any] | 
             means.append(seen.mean(dim=0))
             squares.append(float(seen.square().sum()))
     sizes = torch.from_numpy(federation.partition.sizes[held])
-    weight = federation.layout.parameters_of(model.vector)[f"{layer}.weight"]
+    trained, name = federation.layout.parameters_of(model.vector), f"{layer}.weight"
+    weight = trained[name] if name in trained else federation.bench.module.get_parameter(name).detach()
     norms = [math.sqrt(square) for square in squares]
     risk = excess_risk(weight.T, norms, torch.stack(means), sizes.tolist(), _mixture(federation.algorithm, sizes))
     return {

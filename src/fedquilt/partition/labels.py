@@ -16,13 +16,13 @@ from fedquilt.errors import SpecError
 def _labels(value: object) -> npt.NDArray[np.integer[Any]]:
     if isinstance(value, Tensor):
         value = value.numpy()
-    if isinstance(value, np.ndarray) and value.ndim >= 1 and np.issubdtype(value.dtype, np.integer):
+    if isinstance(value, np.ndarray) and value.ndim >= 1 and value.dtype.kind in "iuf":
         return value
-    raise PydanticCustomError("plain", "must be a NumPy array of whole numbers, one row an example")
+    raise PydanticCustomError("plain", "must be a NumPy array of numbers, one row an example")
 
 
 Labels = Annotated[npt.NDArray[np.integer[Any]], PlainValidator(_labels)]
-"""One row an example: its class, or the targets of a sequence. The array is passed on as it is, never copied."""
+"""One row an example: its class, the targets of a sequence, or numbers. The array is passed on as it is, never copied."""
 
 
 def require_classes(labels: npt.NDArray[np.integer[Any]]) -> None:
@@ -32,6 +32,8 @@ def require_classes(labels: npt.NDArray[np.integer[Any]]) -> None:
     Traceback (most recent call last):
     fedquilt.errors.SpecError: needs one class an example, but the labels of this data set have the shape (3, 80)
     """
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise SpecError("needs one class an example, but the targets of this data set are numbers")
     if labels.ndim != 1:
         raise SpecError(f"needs one class an example, but the labels of this data set have the shape {labels.shape}")
 

@@ -62,6 +62,8 @@ def announce_server(setting: Setting) -> First:
 
 
 def _one_label(setting: Setting) -> Setting:
+    if not setting.data.classes:
+        raise SpecError(f"fed_ir weighs examples by their class: the targets of {setting.data.name} are numbers")
     if setting.data.train.y.dim() != 1:
         raise SpecError("fed_ir weighs examples by their class: it needs data with one label an example, not sequences")
     return setting

@@ -1,0 +1,111 @@
+"""Evaluates the trained model of a run: on its own data, or on other data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedquilt import registry
+from fedquilt.core.driver import evaluated
+from fedquilt.core.federation import Federation, SplitName
+from fedquilt.data.data import Data
+from fedquilt.engines import processes
+from fedquilt.errors import RunError, SpecError
+from fedquilt.experiment.build import build, data_of
+from fedquilt.experiment.checkpoint import load_frozen
+from fedquilt.experiment.export import NAMES, names_of, stored
+from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.run import read_spec
+from fedquilt.experiment.spec import Spec, Table, assign, check_spec, read_tables
+
+
+def evaluate(
+    run: str | Path,
+    data: str | Path | Data | None = None,
+    sets: Iterable[str] = (),
+    split: SplitName = "test",
+    checkpoint: str | Path | None = None,
+) -> dict[str, Any]:
+    """Evaluate the model of a run, and return its loss, accuracy and metrics, each group's too where there are several.
+
+    - data: other data than the run's own: a data set's name, a spec file whose `[data]` is taken, or a `Data`.
+    - sets: changes of its keys, such as "data.standardise=true". split: "test" or "train".
+    - checkpoint: another than the run's newest.
+
+    >>> import tempfile
+    >>> from fedquilt import run
+    >>> spec = {
+    ...     "run": {"rounds": 2, "metrics": ["accuracy", "top5"]},
+    ...     "data": {"name": "digits"},
+    ...     "partition": {"name": "iid", "clients": 10},
+    ...     "model": {"name": "softmax_regression", "inputs": 64},
+    ...     "method": {"name": "fed_avg"},
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ended = run(spec, out=folder)
+    ...     found = evaluate(folder)
+    >>> found["accuracy"] == ended.result.history.accuracy[-1], list(found["metrics"])
+    (True, ['top5'])
+    """
+    folder = RunFolder(Path(run))
+    spec = read_spec(folder)
+    path, state, about = stored(folder, checkpoint)
+    federation, _ = build(spec)
+    if about.get(NAMES, names_of(federation.bench)) != names_of(federation.bench):
+        raise RunError(f"{path}: holds a model of other layers or shapes than its spec describes now")
+    federation.bench.put_frozen(load_frozen(path))
+    federation = replace(federation, own_test=None)
+    other = data if isinstance(data, Data) else _other(spec, data, list(sets))
+    if other is not None:
+        federation = _on(federation, other)
+    with processes().open(federation) as session:
+        record = evaluated(federation, session, state, split=split)
+    chosen = federation.split(split)
+    return {
+        "run": str(folder.path),
+        "round": state.round,
+        "data": federation.data.name,
+        "split": split,
+        "examples": len(chosen),
+    } | record
+
+
+def _on(federation: Federation, data: Data) -> Federation:
+    """Return the federation with other data to evaluate on, or refuse data that the model does not fit."""
+    if bool(data.classes) != bool(federation.data.classes):
+        raise SpecError(f"data: {data.name} and {federation.data.name} do not both have classes")
+    federation = replace(federation, data=data)
+    federation.rehearse()
+    return federation
+
+
+def _other(spec: Spec, data: str | Path | None, sets: list[str]) -> Data | None:
+    """Load other data: of a name or of a spec file, with keys changed."""
+    if data is None and not sets:
+        return None
+    table, folder = spec.resolved()["data"], None
+    if data is not None:
+        table, folder = _table(data)
+    tables: Table = spec.resolved() | {"data": dict(table)}
+    for assignment in sets:
+        if not assignment.strip().startswith("data."):
+            raise SpecError(f"--set {assignment}: only keys of [data] can be changed here, as in --set data.name=mnist")
+        assign(tables, assignment)
+    return data_of(check_spec(tables, source=str(data or spec.source), folder=folder))
+
+
+def _table(data: str | Path) -> tuple[Table, Path | None]:
+    if str(data) in registry.datasets or (":" in str(data) and not Path(data).exists()):
+        return {"name": str(data)}, Path.cwd()
+    path = Path(data)
+    if path.suffix != ".toml" and not path.exists():
+        raise SpecError(
+            f"data: '{data}' is neither a data set ({', '.join(registry.datasets)}) nor a spec file; "
+            'or give the import path of your own, "module:function"'
+        )
+    table = read_tables(path).get("data")
+    if not isinstance(table, dict):
+        raise SpecError(f"{path}: [data]: the table is missing")
+    return table, path.resolve().parent

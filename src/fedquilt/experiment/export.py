@@ -1,0 +1,128 @@
+"""Writes a run's trained model under its `state_dict` names, as a safetensors file that any PyTorch code can load.
+
+It is read from the run's folder alone: a checkpoint knows the names and shapes of what it holds, and holds what was frozen
+too. Neither the data nor the model's code is needed, and runs from Python are exported as those of specs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+
+import fedquilt
+from fedquilt.core.params import ModelState, Tensors
+from fedquilt.core.state import Group, RunState
+from fedquilt.core.workbench import Workbench
+from fedquilt.errors import RunError
+from fedquilt.experiment import checkpoint
+from fedquilt.experiment.checkpoint import write_whole
+from fedquilt.experiment.folder import RunFolder
+
+NAMES = "names"
+"""What a checkpoint calls the names and shapes of the model's tensors."""
+
+
+def export(
+    run: str | Path,
+    file: str | Path,
+    group: int | None = None,
+    checkpoint: str | Path | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write the trained model of a run to a safetensors file, and return its path.
+
+    group: which model of a run that ended with several, counted from 1. checkpoint: another than the run's newest.
+
+    >>> import tempfile
+    >>> from torch import nn
+    >>> from fedquilt import digits, fed_avg, iid, inline, train
+    >>> data, model = digits(), nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     held = iid(data.train.y.numpy(), clients=10)
+    ...     ended = train(model, data, held, fed_avg(), 1, engine=inline(), out=f"{folder}/run")
+    ...     file = export(f"{folder}/run", f"{folder}/model.safetensors")
+    ...     _ = model.load_state_dict(safetensors.torch.load_file(file))
+    >>> torch.equal(model[1].weight, ended.model[1].weight)
+    True
+    """
+    folder, file = RunFolder(Path(run)), Path(file)
+    tables = folder.tables()
+    path, state, about = stored(folder, checkpoint)
+    chosen, number = _chosen(folder, state, group)
+    tensors = state_dict(path, chosen.state.model, about)
+    if file.exists() and not overwrite:
+        raise RunError(f"{file}: exists already; choose another name, or overwrite it with --force")
+    if not file.parent.is_dir():
+        raise RunError(f"{file}: the folder {file.parent} does not exist")
+    metadata = {
+        "format": "pt",
+        "fedquilt": fedquilt.__version__,
+        "model": str(tables.get("model", {}).get("name", "own")),
+        "round": str(state.round),
+        "spec": hashlib.sha256(folder.spec.read_bytes()).hexdigest(),
+    }
+    metadata |= {"group": str(number)} if len(state.groups) > 1 else {"digest": about["model"]}
+    try:
+        write_whole(file, safetensors.torch.save(tensors, metadata=metadata))
+    except OSError as error:
+        raise RunError(f"{file}: cannot be written: {error.strerror}") from None
+    return file
+
+
+def stored(folder: RunFolder, file: str | Path | None = None) -> tuple[Path, RunState, dict[str, str]]:
+    """Read a checkpoint of a run: the one given, or the newest."""
+    if file is not None:
+        if not Path(file).is_file():
+            names = ", ".join(path.name for path in folder.checkpoints) or "none"
+            raise RunError(f"{file}: no such checkpoint; the run has: {names}, in {folder.path / 'checkpoints'}")
+        return Path(file), *checkpoint.load(Path(file))
+    newest = folder.newest()
+    if newest is None:
+        raise RunError(f"{folder.path}: has no checkpoint yet; run it for a round or more")
+    return newest
+
+
+def names_of(bench: Workbench) -> str:
+    """Write the names, shapes and types of a model's tensors as JSON, in the order of a ModelState's vectors."""
+    layout = bench.layout
+    table: dict[str, Any] = {
+        kind: [[entry.name, entry.shape, str(entry.dtype).removeprefix("torch.")] for entry in getattr(layout, kind)]
+        for kind in ("parameters", "buffers", "counters")
+    }
+    first: dict[int, str] = {}
+    named = bench.module.state_dict(keep_vars=True)
+    tied = {name: first[id(t)] for name, t in named.items() if first.setdefault(id(t), name) != name}
+    return json.dumps(table | {"tied": tied})
+
+
+def state_dict(path: Path, model: ModelState, about: dict[str, str]) -> Tensors:
+    """Return a model of a checkpoint as its module's `state_dict` would be."""
+    if NAMES not in about:
+        raise RunError(f"{path}: was written by an earlier version of fedquilt and lacks the names of what it holds")
+    names = json.loads(about[NAMES])
+    tensors = dict(checkpoint.load_frozen(path))
+    for kind, vector in (("parameters", model.vector), ("buffers", model.buffers), ("counters", model.counters)):
+        sizes = [torch.Size(shape).numel() for _, shape, _ in names[kind]]
+        for (name, shape, dtype), values in zip(names[kind], torch.split(vector, sizes) if sizes else [], strict=True):
+            tensors[name] = values.view(shape).to(getattr(torch, dtype)).clone()
+    return tensors | {name: tensors[first].clone() for name, first in names["tied"].items()}
+
+
+def _chosen(folder: RunFolder, state: RunState, group: int | None) -> tuple[Group, int]:
+    count = len(state.groups)
+    if group is None and count > 1:
+        raise RunError(
+            f"{folder.path}: ended with {count} models, one for each group of clients: choose one with --group 1 to "
+            f"--group {count}"
+        )
+    number = 1 if group is None else group
+    if not 1 <= number <= count:
+        raise RunError(
+            f"{folder.path}: has {count} {'model' if count == 1 else 'models'}; group {number} is none of them"
+        )
+    return state.groups[number - 1], number

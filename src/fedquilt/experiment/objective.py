@@ -1,0 +1,89 @@
+"""What a run minimises and what it measures: its loss and its metrics, by name, or the user's own by import path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedquilt import registry
+from fedquilt.core.loss import Loss
+from fedquilt.core.metric import Metric
+from fedquilt.errors import SpecError, nearest
+from fedquilt.experiment.imports import imported
+from fedquilt.parts.losses import OwnLoss
+from fedquilt.registry import Registry
+
+if TYPE_CHECKING:
+    from fedquilt.core.federation import Federation
+    from fedquilt.experiment.spec import Options
+
+Own = Callable[..., Any]
+"""A function of outputs and targets that returns one value a prediction; or a Loss or Metric."""
+
+
+def chosen_loss(chosen: str | Own, home: Path | None = None, where: str = "loss") -> Loss:
+    """Return the loss of a name or an import path, or made of a function.
+
+    >>> import torch
+    >>> chosen_loss("mean_squared_error")(torch.ones(2), torch.zeros(2))
+    tensor(1.)
+    >>> chosen_loss(lambda outputs, targets: (outputs - targets).abs())(torch.ones(2), torch.zeros(2))
+    tensor(1.)
+    >>> chosen_loss("mean_square_error")
+    Traceback (most recent call last):
+    fedquilt.errors.SpecError: loss: no loss is called 'mean_square_error'; did you mean 'mean_squared_error'?
+    (known: cross_entropy, mean_squared_error); or the import path of your own, "module:function"
+    """
+    found = _found(chosen, registry.losses, home, where)
+    return found if isinstance(found, Loss) else Loss(OwnLoss(found, _name(found)))
+
+
+def chosen_metrics(chosen: Sequence[str | Own], home: Path | None = None, where: str = "metrics") -> tuple[Metric, ...]:
+    """Return the metrics of names or import paths, or made of functions.
+
+    >>> [metric.name for metric in chosen_metrics(["accuracy", "top5"])]
+    ['accuracy', 'top5']
+    """
+    found = [_found(each, registry.metrics, home, where) for each in chosen]
+    metrics = tuple(each if isinstance(each, Metric) else Metric(_name(each), each) for each in found)
+    for number, metric in enumerate(metrics):
+        taken = metric.name in registry.metrics and metric != registry.metrics[metric.name]()
+        if taken or metric.name == "loss" or metric.name in [before.name for before in metrics[:number]]:
+            raise SpecError(
+                f"{where}: there is another '{metric.name}'; name each once, and give yours a name of its own"
+            )
+    return metrics
+
+
+def written(chosen: str | Own) -> str:
+    """Return how a loss or metric is written in a spec.
+
+    >>> import math
+    >>> written("top5"), written(math.hypot)
+    ('top5', 'math:hypot')
+    """
+    return chosen if isinstance(chosen, str) else f"{getattr(chosen, '__module__', '')}:{_name(chosen)}"
+
+
+def require_accuracy(options: Options, federation: Federation) -> None:
+    """Refuse to stop at an accuracy that is not measured."""
+    if options.stop_at is not None and not any(metric.name == "accuracy" for metric in federation.metrics):
+        raise SpecError("stop_at: is an accuracy, which this run does not measure; add it to metrics, or leave it out")
+
+
+def _found(chosen: str | Own, known: Registry, home: Path | None, where: str) -> Any:
+    if isinstance(chosen, str):
+        if chosen in known:
+            return known[chosen]()
+        if ":" in chosen:
+            return imported(chosen, home, where)
+        own = 'or the import path of your own, "module:function"'
+        raise SpecError(f"{where}: no {known.kind} is called '{chosen}'; {nearest(chosen, known)}; {own}")
+    if not callable(chosen):
+        raise SpecError(f"{where}: must be a name or a function of outputs and targets, got {chosen!r}")
+    return chosen
+
+
+def _name(own: Own) -> str:
+    return str(getattr(own, "__name__", None) or getattr(own, "name", None) or type(own).__name__)

@@ -1,0 +1,106 @@
+"""Weights from a file: a model's values under its `state_dict` names, in safetensors' format. Reading runs no code.
+
+Names and shapes are compared before a value is read, and all of it before the model is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from torch import nn
+
+from fedquilt.core.params import Tensors
+from fedquilt.errors import DataError
+
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+"""What batch normalisation keeps besides its weights."""
+
+LISTED = 8
+"""Names that a message lists; of more, it says how many."""
+
+
+def load_weights(module: nn.Module, path: str | Path, skip: Sequence[str] = ()) -> list[str]:
+    """Put the values of a file into a module, and return the names of what was left at its initial values.
+
+    skip: names of tensors, or of the parts that hold them ("classifier" is every "classifier.…"), to leave as they are;
+    what the file has under these names is not looked at.
+
+    >>> import tempfile
+    >>> from safetensors.torch import save_file
+    >>> model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 5))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "weights.safetensors"
+    ...     save_file({"0.weight": torch.ones(3, 2), "0.bias": torch.zeros(3), "1.weight": torch.ones(7, 3)}, path)
+    ...     left = load_weights(model, path, skip=["1"])
+    >>> left, model[0](torch.ones(1, 2)).tolist()
+    (['1.weight', '1.bias'], [[2.0, 2.0, 2.0]])
+    """
+    path = Path(path)
+    own: Tensors = module.state_dict(keep_vars=True)
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            stored = {name: file.get_slice(name) for name in file.keys() if not within(name, skip)}  # noqa: SIM118
+            problems = _problems(own, stored, skip)
+            if problems:
+                raise DataError(f"{path}: does not fit the model: {'; '.join(problems)}")
+            values = {name: file.get_tensor(name) for name in stored}
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file of weights") from None
+    except (OSError, safetensors.SafetensorError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path}: cannot be read as safetensors: {error}. A .pt or .pth file is converted by "
+            "safetensors.torch.save_file(module.state_dict(), ...)"
+        ) from None
+    odd = [name for name, value in values.items() if value.is_floating_point() and not bool(value.isfinite().all())]
+    if odd:
+        raise DataError(f"{path}: holds values that are not finite, in {_listed(odd)}")
+    with torch.no_grad():
+        for name, value in values.items():
+            own[name].copy_(value)
+    filled = {id(own[name]) for name in values}
+    return [name for name, tensor in own.items() if id(tensor) not in filled]
+
+
+def _problems(own: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> list[str]:
+    statistics = [name for name in stored if name not in own and name.rpartition(".")[2] in STATISTICS]
+    if statistics:
+        return [
+            f"it holds statistics of batch normalisation ({_listed(statistics)}), which this model does not have: the "
+            "other weights were trained with them and are worth little without; take weights of a model with the same "
+            "normalisation"
+        ]
+    tied = {id(own[name]) for name in stored if name in own}
+    missing = [name for name, tensor in own.items() if id(tensor) not in tied and not within(name, skip)]
+    over = [name for name in stored if name not in own]
+    shapes = {name: tuple(part.get_shape()) for name, part in stored.items() if name in own}
+    wrong = [
+        f"{name} is {shape}, where the model has {tuple(own[name].shape)}"
+        for name, shape in shapes.items()
+        if shape != tuple(own[name].shape)
+    ]
+    kinds = [
+        f"{name} is {stored[name].get_dtype()}, where the model has {own[name].dtype}"
+        for name in shapes
+        if stored[name].get_dtype().startswith(("F", "BF")) != own[name].is_floating_point()
+    ]
+    problems = [f"it lacks {_listed(missing)}"] if missing else []
+    problems += [f"it has {_listed(over)}, which the model lacks"] if over else []
+    return problems + ([_listed(wrong)] if wrong else []) + ([_listed(kinds)] if kinds else [])
+
+
+def within(name: str, parts: Iterable[str]) -> bool:
+    """Say whether a tensor is one of some parts of a model, or lies in one.
+
+    >>> within("block.2.weight", ["block.2"]), within("block.21.weight", ["block.2"])
+    (True, False)
+    """
+    return any(name == part or name.startswith(f"{part}.") for part in parts)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more

@@ -1,0 +1,211 @@
+"""Training a part of a model: what is frozen stays, is not sent, and the rest learns as it would by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import fedquilt
+from fedquilt.data.data import Data
+from fedquilt.errors import FedquiltError, RunError, SpecError
+from fedquilt.models import mnist_cnn, resnet20_fixup
+from fedquilt.models.frozen import train_only
+from fedquilt.partition.partition import Partition
+
+
+def trained(module: nn.Module) -> list[str]:
+    return [name for name, p in module.named_parameters() if p.requires_grad]
+
+
+def test_the_last_layers_of_a_model() -> None:
+    model = mnist_cnn()
+    train_only(model, 2)
+    assert len(trained(model)) == 4
+    assert trained(model) == [name for name, _ in model.named_parameters()][-4:]
+
+
+def test_all_layers_are_the_whole_model() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    train_only(model, 2)
+    assert len(trained(model)) == 4
+
+
+def test_a_layer_inside_another_counts_by_itself() -> None:
+    model = resnet20_fixup()
+    train_only(model, 1)
+    assert trained(model) == [name for name, _ in model.named_parameters()][-2:]
+
+
+def test_parts_by_name() -> None:
+    model = nn.ModuleDict({"body": nn.Linear(2, 2), "body2": nn.Linear(2, 2), "head": nn.Linear(2, 2)})
+    train_only(model, ["body", "head.bias"])
+    assert trained(model) == ["body.weight", "body.bias", "head.bias"]
+
+
+def test_a_tied_parameter_is_trained_under_any_of_its_names() -> None:
+    model = nn.ModuleDict({"embed": nn.Embedding(5, 3), "out": nn.Linear(3, 5, bias=False)})
+    model["out"].weight = model["embed"].weight
+    train_only(model, ["out"])
+    assert trained(model) == ["embed.weight"]
+
+
+@pytest.mark.parametrize(
+    ("model", "trainable", "message"),
+    [
+        (nn.Sequential(nn.Linear(2, 2)), 2, "the last 2 layers are asked for, but the model has 1"),
+        (nn.ModuleDict({"head": nn.Linear(2, 2)}), ["haed"], r"no part called 'haed'; did you mean 'head'\?"),
+        (nn.Linear(2, 2), ["wieght"], r"no part called 'wieght'; did you mean 'weight'\?"),
+        (nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 2)), 1, r"leaves out 1 \(BatchNorm1d\)"),
+        (nn.Linear(2, 2).requires_grad_(False), 1, "frozen by the model itself"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(model: nn.Module, trainable: int | list[str], message: str) -> None:
+    before = trained(model)
+    with pytest.raises(SpecError, match=f"trainable: .*{message}"):
+        train_only(model, trainable)
+    assert trained(model) == before
+
+
+# In training
+
+
+ENGINES = {
+    "inline": fedquilt.inline(),
+    "processes": fedquilt.processes(workers=2),
+    "spawned": fedquilt.processes(workers=1, start="spawn"),
+    "vectorised": fedquilt.vectorised(block=4, workers=2),
+    "compiled": fedquilt.vectorised(block=4, workers=1, compute="compiled"),
+}
+METHODS = {
+    "fed_avg": fedquilt.fed_avg(lr=0.1, fraction=1.0),
+    "scaffold": fedquilt.scaffold(fedquilt.fed_avg_m(lr=0.1, fraction=1.0)),
+    "fed_avg_r": fedquilt.fed_avg_r(fedquilt.fed_avg(lr=0.1, fraction=1.0)),
+}
+
+
+@pytest.fixture
+def deep() -> nn.Module:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 6), nn.Tanh(), nn.Linear(6, 3))
+    module.classifier_layer = "4"  # type: ignore[assignment]
+    return module
+
+
+def ran(deep: nn.Module, blobs: Data, unbalanced: Partition, method: str, engine: str) -> fedquilt.Result:
+    return fedquilt.train(deep, blobs, unbalanced, METHODS[method], 3, engine=ENGINES[engine], trainable=2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_rest_stays_and_engines_agree(deep: nn.Module, blobs: Data, unbalanced: Partition, method: str) -> None:
+    reference = ran(deep, blobs, unbalanced, method, "inline")
+    for engine in ENGINES:
+        result = ran(deep, blobs, unbalanced, method, engine)
+        assert torch.equal(result.model[0].weight, deep[0].weight)
+        assert torch.equal(result.model[0].bias, deep[0].bias)
+        assert not torch.equal(result.model[2].weight, deep[2].weight)
+        assert torch.allclose(result.state.vector, reference.state.vector, atol=1e-5), engine
+        if engine in ("processes", "spawned"):
+            assert result.digest == reference.digest
+
+
+def test_the_callers_own_model_is_not_changed(deep: nn.Module, blobs: Data, unbalanced: Partition) -> None:
+    before = [p.clone() for p in deep.parameters()]
+    ran(deep, blobs, unbalanced, "fed_avg", "inline")
+    assert all(p.requires_grad for p in deep.parameters())
+    assert all(torch.equal(p, old) for p, old in zip(deep.parameters(), before, strict=True))
+
+
+def test_what_is_frozen_is_not_sent(deep: nn.Module, blobs: Data, unbalanced: Partition) -> None:
+    result = ran(deep, blobs, unbalanced, "fed_avg", "processes")
+    sent = 4 * (16 * 6 + 6 + 6 * 3 + 3) * len(unbalanced)
+    assert [record["bytes_down"] for record in result.history] == [sent] * 3
+    assert [record["bytes_up"] for record in result.history] == [sent] * 3
+
+
+@pytest.mark.parametrize("engine", ["inline", "vectorised", "compiled"])
+def test_training_the_rest_is_training_it_on_the_frozen_parts_outputs(
+    deep: nn.Module, blobs: Data, unbalanced: Partition, engine: str
+) -> None:
+    with torch.no_grad():
+        body = deep[:2]
+        features = replace(
+            blobs,
+            train=replace(blobs.train, x=body(blobs.train.x)),
+            test=replace(blobs.test, x=body(blobs.test.x)),
+        )
+    whole = ran(deep, blobs, unbalanced, "fed_avg", engine)
+    head = fedquilt.train(deep[2:], features, unbalanced, METHODS["fed_avg"], 3, engine=ENGINES[engine])
+    assert torch.allclose(whole.state.vector, head.state.vector, atol=1e-5)
+    assert whole.history.loss == pytest.approx(head.history.loss, rel=1e-4)
+
+
+def test_a_frozen_convolution_trains_with_channels_last() -> None:
+    digits = fedquilt.digits()
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 10))
+    held = fedquilt.iid(digits.train.y.numpy(), clients=20)
+    results = [
+        fedquilt.train(net, digits, held, fedquilt.fed_avg(), 2, engine=engine, trainable=["2", "5"])
+        for engine in (fedquilt.inline(), fedquilt.processes(workers=2))
+    ]
+    assert results[0].digest == results[1].digest
+    assert torch.equal(results[0].model[0].weight, net[0].weight)
+    assert results[0].model[0].weight.is_contiguous()
+
+
+def test_a_penalty_on_a_frozen_classifier_is_refused(deep: nn.Module, blobs: Data, unbalanced: Partition) -> None:
+    with pytest.raises(FedquiltError, match="fed_avg_r changes how the classifier learns, but 4 is frozen"):
+        fedquilt.train(deep, blobs, unbalanced, METHODS["fed_avg_r"], 1, engine=fedquilt.inline(), trainable=["2"])
+
+
+def test_a_frozen_classifier_is_diagnosed_all_the_same(blobs: Data, unbalanced: Partition, smooth: nn.Module) -> None:
+    result = fedquilt.train(
+        smooth, blobs, unbalanced, METHODS["fed_avg"], 1, engine=fedquilt.inline(), trainable=["0"], diagnose=True
+    )
+    assert result.history.records[0]["excess_risk"]["trace_norm"] > 0
+
+
+# From a file, and on
+
+
+def test_an_interrupted_run_goes_on_with_what_was_frozen(
+    deep: nn.Module, blobs: Data, unbalanced: Partition, tmp_path: Path
+) -> None:
+    def train(rounds: int, out: Path | None) -> fedquilt.Result:
+        return fedquilt.train(
+            deep, blobs, unbalanced, METHODS["scaffold"], rounds, engine=fedquilt.inline(), trainable=1, out=out
+        )
+
+    train(2, tmp_path / "run")
+    assert train(4, tmp_path / "run").digest == train(4, None).digest
+
+
+def test_a_run_starts_from_a_file(deep: nn.Module, blobs: Data, unbalanced: Partition, tmp_path: Path) -> None:
+    save_file(deep.state_dict(), tmp_path / "weights.safetensors")
+    torch.manual_seed(5)
+    other = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 6), nn.Tanh(), nn.Linear(6, 3))
+    common = {"method": METHODS["fed_avg"], "rounds": 1, "engine": fedquilt.inline(), "trainable": 2}
+    warm = fedquilt.train(other, blobs, unbalanced, start=tmp_path / "weights.safetensors", **common)  # type: ignore[arg-type]
+    assert warm.digest == fedquilt.train(deep, blobs, unbalanced, **common).digest  # type: ignore[arg-type]
+    assert torch.equal(warm.model[0].weight, deep[0].weight)
+
+
+def test_a_file_that_changed_is_noticed(deep: nn.Module, blobs: Data, unbalanced: Partition, tmp_path: Path) -> None:
+    def train(rounds: int) -> fedquilt.Result:
+        return fedquilt.train(
+            deep, blobs, unbalanced, METHODS["fed_avg"], rounds, engine=fedquilt.inline(), out=tmp_path / "run",
+            start=tmp_path / "weights.safetensors", trainable=1,
+        )  # fmt: skip
+
+    values = {name: tensor.clone() for name, tensor in deep.state_dict().items()}
+    save_file(values, tmp_path / "weights.safetensors")
+    train(1)
+    values["0.weight"][0, 0] += 1  # of a layer that is frozen
+    save_file(values, tmp_path / "weights.safetensors")
+    with pytest.raises(RunError, match="holds a run of another federation"):
+        train(2)
