@@ -52,7 +52,20 @@ if TYPE_CHECKING:
         trimmed_mean,
     )
     from fedquilt.metrics.curves import History, rounds_to
-    from fedquilt.partition import Partition, dirichlet, iid, shards
+    from fedquilt.partition import (
+        Partition,
+        class_blocks,
+        dirichlet,
+        dirichlet_per_class,
+        feature_skew,
+        iid,
+        natural,
+        power_law,
+        quantity_skew,
+        shards,
+        stored,
+        stratified,
+    )
 
 __version__ = "0.1.0"
 
@@ -126,9 +139,17 @@ _HOMES = {
     ),
     "fedquilt.partition": (
         "Partition",
+        "class_blocks",
         "dirichlet",
+        "dirichlet_per_class",
+        "feature_skew",
         "iid",
+        "natural",
+        "power_law",
+        "quantity_skew",
         "shards",
+        "stored",
+        "stratified",
     ),
 }
 
@@ -144,11 +165,14 @@ __all__ = [
     "availability",
     "centralised",
     "cifar10",
+    "class_blocks",
     "corrupt",
     "digits",
     "dirichlet",
+    "dirichlet_per_class",
     "ditto",
     "dropout",
+    "feature_skew",
     "fed_adagrad",
     "fed_adam",
     "fed_avg",
@@ -173,11 +197,14 @@ __all__ = [
     "median",
     "mnist",
     "mnist_5k",
+    "natural",
     "norm_bound",
     "one_shot",
     "own_test",
+    "power_law",
     "processes",
     "projected",
+    "quantity_skew",
     "report",
     "resume",
     "rounds_to",
@@ -186,7 +213,9 @@ __all__ = [
     "server_training",
     "shards",
     "sign_agreement",
+    "stored",
     "stragglers",
+    "stratified",
     "summary",
     "sweep",
     "train",

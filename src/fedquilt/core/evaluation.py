@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch.func import functional_call
 
@@ -53,6 +54,8 @@ def evaluate_chunk(
     x, y = split.x[chosen], split.y[chosen]
     if data.prepare is not None:
         x = data.prepare(x)
+    if split.noise is not None:
+        x = split.noise.added(x, np.arange(*rows) if isinstance(rows, tuple) else rows)
     outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))
     if outputs.shape[:-1] != y.shape:
         raise ValueError(f"it returns {tuple(outputs.shape)} for labels of {tuple(y.shape)}")

@@ -237,8 +237,11 @@ def fingerprint(federation: Federation) -> str:
     about = (federation.seed, federation.algorithm, data.prepare, data.augment)
     sha = hashlib.sha256(describe(about).encode())
     sha.update(federation.layout.digest(federation.initial).encode())
-    for array in (federation.partition.indices, federation.partition.offsets):
-        sha.update(np.ascontiguousarray(array).data)
+    for held in (federation.partition, federation.partition.test):
+        for array in () if held is None else (held.indices, held.offsets):
+            sha.update(np.ascontiguousarray(array).data)
+        if held is not None and held.noise is not None:
+            sha.update(f"{held.noise.seed} {held.noise.split}".encode() + held.noise.std.tobytes())
     for split in (data.train, data.test):
         sha.update(split.x.contiguous().numpy().data)
         sha.update(split.y.contiguous().numpy().data)
