@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fedquilt.data import Data, Split, arrays, cifar10, digits, mnist, mnist_5k
     from fedquilt.engines import inline, processes, vectorised
     from fedquilt.errors import FedquiltError
+    from fedquilt.experiment.population import Inspection, inspect_partition
     from fedquilt.experiment.report import report
     from fedquilt.experiment.run import Run, resume, run
     from fedquilt.experiment.spec import load_spec
@@ -85,6 +86,10 @@ _HOMES = {
         "vectorised",
     ),
     "fedquilt.errors": ("FedquiltError",),
+    "fedquilt.experiment.population": (
+        "Inspection",
+        "inspect_partition",
+    ),
     "fedquilt.experiment.report": ("report",),
     "fedquilt.experiment.run": (
         "Run",
@@ -157,6 +162,7 @@ __all__ = [
     "Data",
     "FedquiltError",
     "History",
+    "Inspection",
     "Partition",
     "Result",
     "Run",
@@ -191,6 +197,7 @@ __all__ = [
     "gradient_noise",
     "iid",
     "inline",
+    "inspect_partition",
     "krum",
     "load_spec",
     "local_only",

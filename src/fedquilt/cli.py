@@ -1,5 +1,6 @@
-"""The command line. Everything it does is callable: `fedquilt.run`, `resume`, `sweep`, `report`, `summary`.
+"""The command line. Everything it does is callable.
 
+`fedquilt.run`, `resume`, `sweep`, `report`, `summary`, `inspect_partition`.
 What needs PyTorch is imported by the commands: help comes at once, and Ctrl-C during the import is handled as any other.
 
 Exit codes: 0 done; 1 the run failed; 2 wrong usage, spec or folder; 130 interrupted (and can be resumed).
@@ -21,7 +22,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 import fedquilt
-from fedquilt import registry
+from fedquilt import cli_partition, registry
 from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.progress import Lines, Live, clock, percent, watcher
 
@@ -237,6 +238,9 @@ def report(
     out.print(table)
     for file in done.files:
         _say(f"Wrote {file}")
+
+
+app.command(epilog="Example: fedquilt partition first.toml --set partition.alpha=0.1")(cli_partition.partition)
 
 
 def main() -> None:

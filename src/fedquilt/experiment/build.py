@@ -35,9 +35,7 @@ class _Engine(Engine, Protocol):
 
 def build(spec: Spec) -> tuple[Federation, Engine]:
     """Load the data, split it over clients, make the model and the method."""
-    data = _made(spec, "data", Data)
-    offered = _wanted(spec, "partition", labels=data.train.y.numpy(), data=data)
-    partition = _made(spec, "partition", Partition, **offered)
+    data, partition = build_population(spec)
     with torch_seeded(spec.options.seed, "initialise"):
         module = _made(spec, "model", nn.Module, **_wanted(spec, "model", data=data))
     algorithm = _made(spec, "method", Algorithm)
@@ -49,6 +47,13 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
         check_consistent(algorithm)
     with _naming(spec, "model"):
         return Federation.of(module, data, partition, algorithm, spec.options.seed), engine
+
+
+def build_population(spec: Spec) -> tuple[Data, Partition]:
+    """Load the data and split it over clients."""
+    data: Data = _made(spec, "data", Data)
+    offered = _wanted(spec, "partition", labels=data.train.y.numpy(), data=data)
+    return data, _made(spec, "partition", Partition, **offered)
 
 
 def _wanted(spec: Spec, table: str, **offered: object) -> dict[str, object]:

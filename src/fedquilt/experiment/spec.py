@@ -120,6 +120,16 @@ def load_spec(path: str | Path, sets: Iterable[str] = ()) -> Spec:
     (50, 'fed_avg_m', 0.05)
     """
     path = Path(path)
+    return check_spec(_read(path, sets), source=str(path), folder=path.resolve().parent)
+
+
+def load_population(path: str | Path, sets: Iterable[str] = ()) -> Spec:
+    """Read only the tables `[data]` and `[partition]` of a spec: who holds what."""
+    path = Path(path)
+    return check_population(_read(path, sets), source=str(path), folder=path.resolve().parent)
+
+
+def _read(path: Path, sets: Iterable[str]) -> Table:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -134,7 +144,7 @@ def load_spec(path: str | Path, sets: Iterable[str] = ()) -> Spec:
         raise SpecError(f"{path}: is not valid TOML: {error}") from None
     for assignment in sets:
         assign(tables, assignment)
-    return check_spec(tables, source=str(path), folder=path.resolve().parent)
+    return tables
 
 
 def assign(tables: Table, assignment: str) -> None:
@@ -202,6 +212,20 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
     if home is not None and any(":" in part.name for part in parts.values()):
         options = Options(**{**asdict(options), "import_from": str(home)})
     return Spec(source, options, parts, {name: tables[name] for name in FREE if name in tables})
+
+
+def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
+    """Check a spec's tables `[data]` and `[partition]`; others may be missing, and are not looked at."""
+    home = tables.get("run", {}).get("import_from") if isinstance(tables.get("run"), dict) else None
+    found = ((folder or Path.cwd()) / home) if isinstance(home, str) else folder
+    parts = {}
+    for name in ("data", "partition"):
+        if not isinstance(tables.get(name), dict):
+            raise SpecError(
+                f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(REGISTRIES[name])})"
+            )
+        parts[name] = _part(name, tables[name], REGISTRIES[name], source, found)
+    return Spec(source, Options(rounds=1), parts, {})
 
 
 def _wraps(tables: Mapping[str, Any], source: str) -> Iterator[tuple[str, Table]]:
