@@ -295,7 +295,7 @@ def _closing(ended: Run) -> None:
     words += f", best {percent(best[1])} in round {best[0]}" if best else ""
     _say(words + (f"; on clients' own data {percent(own)}" if own is not None else ""))
     _say(f"Model SHA-256: {result.digest}")
-    for name in ("", "curve.png", "clients.png"):
+    for name in ("", "curve.png", "clients.png", "own.png"):
         if (path / name).exists():
             _say(f"{'Run folder' if not name else 'Plot'}: {path / name}")
     if not any(record["applied"] for record in result.history):
@@ -326,6 +326,9 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     if about["own_accuracy"] is not None:
         worst = percent(about["own_accuracy_worst_tenth"])
         lines["own data"] = f"{percent(about['own_accuracy'])} on clients' own data; {worst} at the worst tenth of them"
+    if about["own_accuracy_quantiles"] is not None:
+        least, *_, middle, _, _, most = about["own_accuracy_quantiles"]
+        lines["  clients"] = f"from {percent(least)} to {percent(most)}, half of them above {percent(middle)}"
     if about["groups"] is not None:
         sizes = [str(group["clients"]) for group in about["groups"]]
         lines["groups"] = f"{len(sizes)}, of {', '.join(sizes[:10])}{', …' if len(sizes) > 10 else ''} clients"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedquilt.core.federation import Federation
+from fedquilt.experiment.client_fares import read_accuracies
 from fedquilt.metrics.curves import History
 from fedquilt.partition.partition import Partition
 
@@ -22,8 +23,11 @@ SHOWN = 100
 
 
 def draw_run(folder: Path, history: History, federation: Federation) -> None:
-    """Save a run's learning curve and, where it has classes, the picture of who holds which."""
+    """Save a run's learning curve and, where there are any, clients' accuracies and who holds which class."""
     draw_curves(folder / "curve.png", {federation.algorithm.name: history})
+    accuracies = read_accuracies(folder)
+    if accuracies:
+        draw_fares(folder / "own.png", {federation.algorithm.name: accuracies})
     labels = federation.data.train.y.numpy()
     if labels.ndim == 1 and not federation.algorithm.pooled:
         draw_clients(folder / "clients.png", shown(federation.partition).class_counts(labels, federation.data.classes))
@@ -58,6 +62,24 @@ def draw_curves(path: Path, histories: Mapping[str, History], target: float | No
     save(figure, path)
 
 
+def draw_fares(path: Path, runs: Mapping[str, Sequence[float]]) -> None:
+    """Save the histogram of clients' accuracies on their own test examples, one a run, with its mean and worst tenth."""
+    figure, all_axes = new_figure(len(runs), (max(4.4 * len(runs), 5.2), 3.2))
+    for axes, (name, accuracies) in zip(all_axes, runs.items(), strict=True):
+        values = 100 * np.sort(np.asarray(accuracies))
+        worst = float(values[: max(len(values) // 10, 1)].mean())
+        axes.hist(values, bins=np.linspace(0, 100, 21).tolist(), color="tab:blue", alpha=0.75, edgecolor="white")
+        axes.axvline(
+            float(values.mean()), color="black", linewidth=1.4, label=f"mean over clients {values.mean():.1f}%"
+        )
+        axes.axvline(worst, color="tab:red", linewidth=1.4, linestyle="--", label=f"worst tenth {worst:.1f}%")
+        axes.set(xlim=(0, 100), xlabel="accuracy on own test examples (%)", ylabel="clients")
+        axes.set_title(name, fontsize=9)
+        axes.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+        plain(axes)
+    save(figure, path)
+
+
 def shown(partition: Partition) -> Partition:
     """Return the clients that are shown in the picture of who holds what."""
     held = np.flatnonzero(partition.sizes)
@@ -81,6 +103,8 @@ def draw_clients(path: Path, counts: npt.NDArray[np.int64]) -> None:
     lower.set(
         ylabel="examples", xlabel="clients, sorted by their largest class", xlim=(-0.5, len(counts) - 0.5), xticks=[]
     )
+    if sizes.max() > 30 * sizes.min():
+        lower.set_yscale("log")
     if classes <= 10:
         _class_legend(upper, palette[:classes])
     for axes in (upper, lower):

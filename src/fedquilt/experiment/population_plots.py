@@ -105,7 +105,8 @@ def draw_map(path: Path, data: Data, partition: Partition) -> None:
     rows, owner = partition.indices[some], owner[some]
     places = data.train.places[rows]
     two = data.train.y.dim() == 1
-    figure, axes = new_figure(1 + two, (6.4 * (1 + two), 3.6))
+    tall, wide = np.ptp(data.train.places[partition.indices], axis=0) + 4
+    figure, axes = new_figure(1 + two, (6.4 * (1 + two), float(np.clip(6.0 * tall / wide, 2.0, 6.0)) + 0.8))
     # Neighbours in number are often neighbours in place: shuffled colours tell them apart.
     color = rng.permutation(len(partition))[owner] % 20
     axes[0].scatter(places[:, 1], places[:, 0], c=color, cmap="tab20", s=5, linewidths=0, alpha=0.8)
@@ -138,7 +139,7 @@ def apart(places: npt.NDArray[np.float64], labels: npt.NDArray[np.integer]) -> l
     kinds, kind, counts = np.unique(labels, return_inverse=True, return_counts=True)
     middles = np.stack([np.bincount(kind, weights=points[:, axis]) for axis in range(3)], axis=1) / counts[:, None]
     narrow = np.linalg.norm(middles, axis=1)  # 1 where all of a class is at one place, 0 where it is everywhere
-    usable = counts >= min(LEAST, int(counts.max()))
+    usable = counts >= min(max(LEAST, int(np.median(counts))), int(counts.max()))
     first = int(np.argmax(np.where(usable, narrow, -1)))
     far = np.linalg.norm(middles - middles[first], axis=1)
     second = int(np.argmax(np.where(usable, far * narrow, -1)))

@@ -29,12 +29,14 @@ from fedquilt.core.state import RunState
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
 from fedquilt.errors import FedquiltError, RunError
+from fedquilt.experiment.client_fares import ClientFares
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
 from fedquilt.experiment.spec import Options
 from fedquilt.metrics.curves import History
 from fedquilt.metrics.diagnosis import diagnose as measure
 from fedquilt.partition.partition import Partition
+from fedquilt.partition.stored import to_bytes
 
 
 class Watcher(Protocol):
@@ -159,7 +161,14 @@ def _begin(folder: RunFolder, options: Options, federation: Federation, engine: 
         about["compute"] = engine.compute
     asked = {key: value for key, value in asdict(options).items() if value is not None}
     folder.begin(tomli_w.dumps({"run": asked, "python": about}), environment())
+    folder.keep_partition(partial(stored_partition, federation, {}))
     return engine
+
+
+def stored_partition(federation: Federation, made_by: dict[str, Any]) -> bytes:
+    """Return who held what before any of it was taken away, as a file; `made_by` is the table of a spec."""
+    data = federation.data
+    return to_bytes(federation.given, data.train.y.numpy(), made_by, len(data.test))
 
 
 def execute(
@@ -194,7 +203,10 @@ def execute(
             if _reached(history, options):
                 return _result(federation, history, run, interrupted=False)
             heard = None if watcher is None else watcher.heard
-            measures = Measures(options.eval_every, options.train_loss, measure if options.diagnose else None)
+            diagnosing = measure if options.diagnose else None
+            measures = Measures(
+                options.eval_every, options.train_loss, diagnosing, None if keeper is None else keeper.fares.note
+            )
             for after, record in rounds(federation, session, run, last, measures, heard):
                 run = after
                 history.records.append(record)
@@ -328,6 +340,7 @@ class _Keeper:
         seconds: float,
     ) -> None:
         self.metrics = MetricsWriter(folder, keep=start)
+        self.fares = ClientFares()
         self._folder = folder
         self._about = about
         self._digest = digest
@@ -341,6 +354,8 @@ class _Keeper:
         with self._writing():
             self.metrics.append(record)
             self._newest = run
+            if now:  # before the last checkpoint: a finished run has it
+                self.fares.write(self._folder)
             if now or time.monotonic() - self._when >= self._seconds:
                 self._save(run)
 
