@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fedquilt.errors import FedquiltError
     from fedquilt.experiment.evaluate import evaluate
     from fedquilt.experiment.export import export
+    from fedquilt.experiment.population import Inspection, inspect_partition
     from fedquilt.experiment.report import report
     from fedquilt.experiment.run import Run, resume, run
     from fedquilt.experiment.spec import load_spec
@@ -55,7 +56,20 @@ if TYPE_CHECKING:
     )
     from fedquilt.metrics.curves import History, rounds_to
     from fedquilt.models.weights import load_weights
-    from fedquilt.partition import Partition, dirichlet, iid, shards
+    from fedquilt.partition import (
+        Partition,
+        class_blocks,
+        dirichlet,
+        dirichlet_per_class,
+        feature_skew,
+        iid,
+        natural,
+        power_law,
+        quantity_skew,
+        shards,
+        stored,
+        stratified,
+    )
 
 __version__ = "0.1.0"
 
@@ -77,6 +91,10 @@ _HOMES = {
     "fedquilt.errors": ("FedquiltError",),
     "fedquilt.experiment.evaluate": ("evaluate",),
     "fedquilt.experiment.export": ("export",),
+    "fedquilt.experiment.population": (
+        "Inspection",
+        "inspect_partition",
+    ),
     "fedquilt.experiment.report": ("report",),
     "fedquilt.experiment.run": (
         "Run",
@@ -132,9 +150,17 @@ _HOMES = {
     "fedquilt.models.weights": ("load_weights",),
     "fedquilt.partition": (
         "Partition",
+        "class_blocks",
         "dirichlet",
+        "dirichlet_per_class",
+        "feature_skew",
         "iid",
+        "natural",
+        "power_law",
+        "quantity_skew",
         "shards",
+        "stored",
+        "stratified",
     ),
 }
 
@@ -142,6 +168,7 @@ __all__ = [
     "Data",
     "FedquiltError",
     "History",
+    "Inspection",
     "Partition",
     "Result",
     "Run",
@@ -150,13 +177,16 @@ __all__ = [
     "availability",
     "centralised",
     "cifar10",
+    "class_blocks",
     "corrupt",
     "digits",
     "dirichlet",
+    "dirichlet_per_class",
     "ditto",
     "dropout",
     "evaluate",
     "export",
+    "feature_skew",
     "fed_adagrad",
     "fed_adam",
     "fed_avg",
@@ -175,6 +205,7 @@ __all__ = [
     "gradient_noise",
     "iid",
     "inline",
+    "inspect_partition",
     "krum",
     "load_spec",
     "load_weights",
@@ -182,11 +213,14 @@ __all__ = [
     "median",
     "mnist",
     "mnist_5k",
+    "natural",
     "norm_bound",
     "one_shot",
     "own_test",
+    "power_law",
     "processes",
     "projected",
+    "quantity_skew",
     "report",
     "resume",
     "rounds_to",
@@ -195,7 +229,9 @@ __all__ = [
     "server_training",
     "shards",
     "sign_agreement",
+    "stored",
     "stragglers",
+    "stratified",
     "summary",
     "sweep",
     "train",

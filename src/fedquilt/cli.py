@@ -1,5 +1,6 @@
-"""The command line. Everything it does is callable: `fedquilt.run`, `resume`, `sweep`, `report`, `summary` and so on.
+"""The command line. Everything it does is callable.
 
+`fedquilt.run`, `resume`, `sweep`, `report`, `summary`, `inspect_partition`.
 What needs PyTorch is imported by the commands: help comes at once, and Ctrl-C during the import is handled as any other.
 
 Exit codes: 0 done; 1 the run failed; 2 wrong usage, spec or folder; 130 interrupted (and can be resumed).
@@ -24,6 +25,7 @@ import fedquilt
 from fedquilt import registry
 from fedquilt.commands.evaluate import evaluate
 from fedquilt.commands.export import export
+from fedquilt.commands.partition import partition
 from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.progress import Lines, Live, clock, figure, percent, scores, watcher
 
@@ -251,6 +253,7 @@ def report(
 
 app.command(epilog="Example: fedquilt evaluate runs/first --data mnist")(evaluate)
 app.command(epilog="Example: fedquilt export runs/first model.safetensors")(export)
+app.command(epilog="Example: fedquilt partition first.toml --set partition.alpha=0.1")(partition)
 
 
 def main() -> None:
@@ -310,7 +313,7 @@ def _closing(ended: Run) -> None:
     words += ", ".join([first, *others])
     _say(words + (f"; on clients' own data {percent(own)}" if own is not None else ""))
     _say(f"Model SHA-256: {result.digest}")
-    for name in ("", "curve.png", "clients.png"):
+    for name in ("", "curve.png", "clients.png", "own.png"):
         if (path / name).exists():
             _say(f"{'Run folder' if not name else 'Plot'}: {path / name}")
     if not any(record["applied"] for record in result.history):
@@ -341,6 +344,9 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     if about["own_accuracy"] is not None:
         worst = percent(about["own_accuracy_worst_tenth"])
         lines["own data"] = f"{percent(about['own_accuracy'])} on clients' own data; {worst} at the worst tenth of them"
+    if about["own_accuracy_quantiles"] is not None:
+        least, *_, middle, _, _, most = about["own_accuracy_quantiles"]
+        lines["  clients"] = f"from {percent(least)} to {percent(most)}, half of them above {percent(middle)}"
     if about["groups"] is not None:
         sizes = [str(group["clients"]) for group in about["groups"]]
         lines["groups"] = f"{len(sizes)}, of {', '.join(sizes[:10])}{', …' if len(sizes) > 10 else ''} clients"

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from fedquilt.arguments import ArgumentError
 from fedquilt.errors import SpecError
-from fedquilt.partition import Partition, dirichlet, iid, shards
+from fedquilt.partition import (
+    Partition,
+    class_blocks,
+    dirichlet,
+    dirichlet_per_class,
+    feature_skew,
+    iid,
+    power_law,
+    quantity_skew,
+    shards,
+    stratified,
+)
 from fedquilt.registry import partitions
 
 Labels = npt.NDArray[np.int64]
@@ -25,6 +36,9 @@ COVERING: dict[str, Callable[..., Partition]] = {
     "dirichlet 0.3": lambda labels, clients, seed: dirichlet(labels, clients, alpha=0.3, seed=seed),
     "dirichlet 1e9": lambda labels, clients, seed: dirichlet(labels, clients, alpha=1e9, seed=seed),
     "dirichlet inf": lambda labels, clients, seed: dirichlet(labels, clients, alpha=np.inf, seed=seed),
+    "stratified": stratified,
+    "feature_skew": feature_skew,
+    "power_law of 0": lambda labels, clients, seed: power_law(labels, clients, exponent=0.0, seed=seed),
     "dirichlet empirical": lambda labels, clients, seed: dirichlet(
         labels, clients, alpha=0.3, prior="empirical", seed=seed
     ),
@@ -64,7 +78,46 @@ def test_the_seed_decides(name: str) -> None:
 
 
 def test_every_partitioner_is_covered_here() -> None:
-    assert list(partitions) == ["dirichlet", "iid", "shards"]
+    here = {name.split()[0] for name in [*COVERING, *UNEVEN]} | {"natural", "stored"}  # these have files of their own
+    assert set(partitions) == here
+
+
+UNEVEN: dict[str, Callable[..., Partition]] = {
+    "class_blocks": lambda labels, clients, seed: class_blocks(labels, clients, classes=6, seed=seed),
+    "dirichlet_per_class": lambda labels, clients, seed: dirichlet_per_class(labels, clients, 0.5, least=0, seed=seed),
+    "dirichlet_per_class 1e-320": lambda labels, clients, seed: dirichlet_per_class(
+        labels, clients, 1e-320, least=0, seed=seed
+    ),
+    "dirichlet_per_class 1e9": lambda labels, clients, seed: dirichlet_per_class(
+        labels, clients, 1e9, least=0, seed=seed
+    ),
+    "power_law": power_law,
+    "power_law of 9": lambda labels, clients, seed: power_law(labels, clients, exponent=9.0, seed=seed),
+    "quantity_skew": quantity_skew,
+    "quantity_skew 1e-320": lambda labels, clients, seed: quantity_skew(labels, clients, beta=1e-320, seed=seed),
+}
+NOBODY_EMPTY = [name for name in UNEVEN if not name.startswith("dirichlet_per_class")]
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+@settings(max_examples=60, deadline=None)
+@given(population=populations(), seed=st.integers(0, 2**63 - 1))
+def test_every_example_has_one_owner(name: str, population: tuple[Labels, int], seed: int) -> None:
+    labels, clients = population
+    held = UNEVEN[name](labels, clients, seed=seed)
+    assert len(held) == clients
+    assert np.array_equal(np.sort(held.indices), np.arange(len(labels)))
+    assert held.indices.dtype == held.offsets.dtype == np.int64
+    assert name not in NOBODY_EMPTY or held.sizes.min() >= 1
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_the_seed_decides_of_uneven_ones_too(name: str) -> None:
+    labels = np.repeat(np.arange(10), 30)
+    first, same, other = (UNEVEN[name](labels, 20, seed=seed) for seed in (5, 5, 6))
+    assert np.array_equal(first.indices, same.indices)
+    assert np.array_equal(first.offsets, same.offsets)
+    assert not np.array_equal(first.indices, other.indices)
 
 
 @pytest.mark.parametrize("name", COVERING)

@@ -24,6 +24,12 @@ from fedquilt.core.tensors import flat
 Record = dict[str, Any]
 """What is known of a round, as it stands in metrics.jsonl."""
 
+QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+"""Where the distribution of clients' accuracies is noted."""
+
+Own = Callable[[int, Sequence[int], Sequence[Counted]], None]
+"""(round, clients, what was counted on each one's own test examples): is told how every client fares."""
+
 Diagnose = Callable[[Federation, ModelState | None, Sequence[ModelState]], Record]
 """(federation, the model of the round's start, if it is one, clients' models after it) -> what is measured of them."""
 
@@ -33,12 +39,14 @@ class Measures:
     """What is measured besides the rounds themselves, and how often.
 
     The model is evaluated on the test set every `every` rounds and after the last; with `train_loss`, on the whole
-    training set too. `diagnose` is shown the clients' models of those rounds.
+    training set too. `diagnose` is shown the clients' models of those rounds, `own` how every client fares on its own test
+    examples.
     """
 
     every: int = 1
     train_loss: bool = False
     diagnose: Diagnose | None = None
+    own: Own | None = None
 
 
 def rounds(
@@ -60,7 +68,7 @@ def rounds(
         run, steps = course(Work(federation, session, heard, observe), run)
         record = _record(federation, steps)
         if measured:
-            record |= evaluated(federation, session, run, measures.train_loss)
+            record |= evaluated(federation, session, run, measures)
             if measures.diagnose is not None:
                 record |= measures.diagnose(federation, start, models)
         yield run, record | {"seconds": round(time.perf_counter() - begun, 4)}
@@ -73,7 +81,7 @@ def _keep(federation: Federation, models: list[ModelState], start: ModelState, u
 
 
 def evaluated(
-    federation: Federation, session: Session, run: RunState, train_loss: bool = False, split: SplitName = "test"
+    federation: Federation, session: Session, run: RunState, measures: Measures, split: SplitName = "test"
 ) -> Record:
     """Evaluate a run's models: the mean over groups of clients and, where there are several, each group's."""
     found = [session.evaluate(group.state.model, split) for group in run.groups]
@@ -84,10 +92,10 @@ def evaluated(
         record["groups"] = [
             {"clients": count} | _figures([evaluation], [1.0]) for count, evaluation in zip(clients, found, strict=True)
         ]
-    if train_loss:
+    if measures.train_loss:
         record["train_loss"] = _loss([session.evaluate(group.state.model, "train") for group in run.groups], shares)
     if federation.own_test is not None:
-        record |= _own(federation, session, run)
+        record |= _own(federation, session, run, measures.own)
     return record
 
 
@@ -112,21 +120,26 @@ def _loss(evaluations: Sequence[Evaluation], shares: Sequence[float]) -> float |
     return _finite(_mean([evaluation.loss for evaluation in evaluations], shares))
 
 
-def _own(federation: Federation, session: Session, run: RunState) -> Record:
-    """Test every client on its own data: the share of right predictions over all, and over the worst tenth of clients."""
+def _own(federation: Federation, session: Session, run: RunState, own: Own | None) -> Record:
+    """Test every client on its own data: the share of right predictions over all, and how it is spread over clients."""
     assert federation.own_test is not None
-    sizes, counted = federation.own_test.sizes, list[Counted]()
+    sizes, tested, counted = federation.own_test.sizes, list[int](), list[Counted]()
     for group in run.groups:
         members = range(len(sizes)) if group.clients is None else group.clients.tolist()
-        counted += session.evaluate_own(group.state, [client for client in members if sizes[client]], run.store)
+        chosen = [client for client in members if sizes[client]]
+        tested += chosen
+        counted += session.evaluate_own(group.state, chosen, run.store)
     right = [(part.right, part.predictions) for part in counted if part.predictions and part.right is not None]
     accuracies = sorted(hits / predictions for hits, predictions in right)
     if not accuracies:
         return {"own_accuracy": None, "own_accuracy_worst_tenth": None}
+    if own is not None:
+        own(run.round, tested, counted)
     worst = accuracies[: max(len(accuracies) // 10, 1)]
     return {
         "own_accuracy": sum(hits for hits, _ in right) / sum(predictions for _, predictions in right),
         "own_accuracy_worst_tenth": float(np.mean(worst)),
+        "own_accuracy_quantiles": [round(float(value), 6) for value in np.quantile(accuracies, QUANTILES)],
     }
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch.func import functional_call
 
@@ -71,6 +72,8 @@ def evaluate_chunk(
         x, y = split.take(torch.from_numpy(rows))
     if data.prepare is not None:
         x = data.prepare(x)
+    if split.noise is not None:
+        x = split.noise.added(x, np.arange(*rows) if isinstance(rows, tuple) else rows)
     x, y = bench.place.put((x, y))
     outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))
     if outputs.shape[:-1] != y.shape and any(metric.classes for metric in metrics):

@@ -24,8 +24,9 @@ def features_of(bench: Workbench, model: ModelState, layer: str, data: Data, spl
     with watched(bench.module.eval(), layer) as features:
         for part in torch.split(torch.from_numpy(rows), TAKEN):
             x = split.x.index_select(0, part)
-            ready = bench.place.put(x if data.prepare is None else data.prepare(x))
-            functional_call(bench.module, tensors, (ready,))
+            x = x if data.prepare is None else data.prepare(x)
+            x = x if split.noise is None else split.noise.added(x, part.numpy())
+            functional_call(bench.module, tensors, (bench.place.put(x),))
             assert features.last is not None
             found.append(bench.place.fetch(features.last.flatten(0, -2)))
     return torch.cat(found)

@@ -47,8 +47,8 @@ class Federation:
 
     `announced` is what the server tells at first besides the model, for which clients downloaded and uploaded
     `downloaded_first` and `uploaded_first` bytes.
-    `server_rows` are the examples that the server keeps to itself, `own_test` those that clients are tested on by
-    themselves. `metrics` are measured besides the loss.
+    `server_rows` are the examples that the server keeps to itself, `own_test` those rows of `own_split` that clients are
+    tested on by themselves. `given` is the partition before any were taken. `metrics` are measured besides the loss.
     """
 
     bench: Workbench
@@ -59,6 +59,8 @@ class Federation:
     seed: int
     server_rows: Indices
     own_test: Partition | None
+    own_split: Split
+    given: Partition
     announced: State
     uploaded_first: int
     downloaded_first: int
@@ -80,16 +82,17 @@ class Federation:
         """
         check_consistent(algorithm)
         held = partition.pooled() if algorithm.pooled else partition
-        if len(held.indices) and int(held.indices.min()) < 0:
-            raise FedquiltError(f"the partition names example {int(held.indices.min())}; positions start at 0")
-        if len(held.indices) and int(held.indices.max()) >= len(data.train):
-            raise FedquiltError(
-                f"the partition names example {int(held.indices.max())}, but the data set {data.name} has only "
-                f"{len(data.train)} training examples"
-            )
+        _require_rows(data, partition, "training", len(data.train))
+        if partition.noise is not None:
+            data = replace(data, train=replace(data.train, noise=partition.noise))
         held, server_rows = take_share(held, data.train.y.numpy(), algorithm.server_share, seed)
-        own_test = held if algorithm.own == 0 else None
-        if algorithm.own:
+        own_test, own_split = held if algorithm.own == 0 else None, data.train
+        if held.test is not None:  # test examples of their own count, and nothing is held out
+            _require_rows(data, held.test, "test", len(data.test))
+            if len(held.test) != len(held):
+                raise FedquiltError(f"the partition has {len(held)} clients, but own tests for {len(held.test)}")
+            own_test, own_split = held.test, replace(data.test, noise=held.test.noise)
+        elif algorithm.own:
             held, own_test = hold_out(held, algorithm.own, seed)
         flips = any(corruption.labels is not None for corruption in algorithm.corruption)
         if flips and (data.train.y.dim() > 1 or not data.classes):
@@ -104,7 +107,8 @@ class Federation:
                     raise FedquiltError(f"{penalty.name} changes how the classifier learns, but {layer} is frozen")
         with naming_part("run"):
             measured = _measured(metrics, data)
-        federation = cls(bench, bench.read(), algorithm, data, held, seed, server_rows, own_test, {}, 0, 0, measured)
+        own = (own_test, own_split, partition)
+        federation = cls(bench, bench.read(), algorithm, data, held, seed, server_rows, *own, {}, 0, 0, measured)
         with pinned():
             bench.put_channels_last(True)
             if not federation.runs():
@@ -238,7 +242,7 @@ class Federation:
         with torch_seeded(self.seed, "evaluate own", client):
             counted = [
                 evaluate_chunk(
-                    self.bench, self.algorithm.loss, model, self.data, self.data.train, rows[first:last], self.metrics
+                    self.bench, self.algorithm.loss, model, self.data, self.own_split, rows[first:last], self.metrics
                 )
                 for first, last in chunks(len(rows))
             ]
@@ -282,3 +286,14 @@ def _measured(metrics: Sequence[Metric] | None, data: Data) -> tuple[Metric, ...
             least = f"at least {metric.classes} classes" if metric.classes > 1 else "classes"
             raise SpecError(f"metrics: {metric.name} needs {least}; the data set {data.name} {has}")
     return tuple(metrics)
+
+
+def _require_rows(data: Data, held: Partition, part: str, rows: int) -> None:
+    """Refuse a partition that names examples which are not there."""
+    if len(held.indices) and int(held.indices.min()) < 0:
+        raise FedquiltError(f"the partition names example {int(held.indices.min())}; positions start at 0")
+    if len(held.indices) and int(held.indices.max()) >= rows:
+        raise FedquiltError(
+            f"the partition names example {int(held.indices.max())}, but the data set {data.name} has only "
+            f"{rows} {part} examples"
+        )

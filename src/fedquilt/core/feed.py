@@ -60,13 +60,15 @@ class Feed:
             first = last
 
     def _ready(self, order: Indices, rng: np.random.Generator | None) -> tuple[Tensor, Tensor]:
-        rows, data = torch.from_numpy(self.data.rows[order]), self.data.data
+        rows, data, noise = torch.from_numpy(self.data.rows[order]), self.data.data, self.data.split.noise
         x, y = self.data.split.take(rows)
         if self.flip is not None:
             y = self.flip(y, data.classes)
         if data.augment is not None and rng is not None:
-            return data.augment(x, rng), y
-        return x if data.prepare is None else data.prepare(x), y
+            x = data.augment(x, rng)
+        elif data.prepare is not None:
+            x = data.prepare(x)
+        return x if noise is None else noise.added(x, rows.numpy()), y
 
 
 def _importance(algorithm: Algorithm, context: Context, data: ClientData, flip: LabelFlip | None) -> Tensor | None:

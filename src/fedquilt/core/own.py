@@ -45,7 +45,8 @@ def hold_out(partition: Partition, share: float, seed: int) -> tuple[Partition, 
         count = min(round(share * len(rows)), max(len(rows) - 1, 0))
         tested.append(np.sort(rows[order[:count]]))
         kept.append(np.sort(rows[order[count:]]))
-    return Partition.of(kept), Partition.of(tested)
+    left = np.asarray([len(rows) for rows in kept], dtype=np.int64)
+    return partition.holding(np.concatenate(kept), left), Partition.of(tested)
 
 
 def own_model(algorithm: Algorithm, context: Context, data: ClientData) -> ModelState:

@@ -132,6 +132,7 @@ def _by_call(values: npt.NDArray[Any], calls: int) -> npt.NDArray[Any]:
 def _inputs(data: ClientData, rows: Tensor) -> Tensor:
     x = data.split.x.index_select(0, rows.flatten())
     x = x if data.data.prepare is None else data.data.prepare(x)
+    x = x if data.split.noise is None else data.split.noise.added(x, rows.flatten().numpy())
     return x.view(*rows.shape, *x.shape[1:])
 
 

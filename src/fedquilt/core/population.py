@@ -48,10 +48,7 @@ class Population:
         [1, 0, 0]
         """
         self._require_classes()
-        owner = np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
-        # No table of clients × classes: with a million clients and many classes it would not fit into memory.
-        cells, counts = np.unique(owner * self.classes + self.labels[self.partition.indices], return_counts=True)
-        client, label = np.divmod(cells, self.classes)
+        client, label, counts = self.partition.class_cells(self.labels)
         rising = np.lexsort((-label, counts))
         commonest = np.zeros(len(self), dtype=np.int64)
         commonest[client[rising]] = label[rising]  # of several values for one place, the last stays

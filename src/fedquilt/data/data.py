@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from fedquilt.core.noise import Noise
+
 Prepare = Callable[[Tensor], Tensor]
 """Raw examples to model input; the same for training and testing."""
 
@@ -21,13 +23,15 @@ class Split:
     """Examples and their labels, one row each.
 
     Where the data set knows them: `ids` is the number of the client that each example belongs to by nature (its author,
-    its writer), `places` the latitude and longitude where it was made, in degrees.
+    its writer), `places` the latitude and longitude where it was made, in degrees. `noise` is added to examples once they
+    are ready for the model.
     """
 
     x: Tensor
     y: Tensor
     ids: npt.NDArray[np.int64] | None = None
     places: npt.NDArray[np.float64] | None = None
+    noise: Noise | None = None
 
     def __repr__(self) -> str:
         """Say how large it is, not all that is in it."""

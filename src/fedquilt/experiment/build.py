@@ -39,9 +39,7 @@ class _Engine(Engine, Protocol):
 
 def build(spec: Spec) -> tuple[Federation, Engine]:
     """Load the data, split it over clients, make the model and the method."""
-    data = data_of(spec)
-    offered = _wanted(spec, "partition", labels=data.train.y.numpy(), data=data)
-    partition = _made(spec, "partition", Partition, **offered)
+    data, partition = build_population(spec)
     with torch_seeded(spec.options.seed, "initialise"):
         module = _made(spec, "model", nn.Module, **_wanted(spec, "model", data=data))
     options = spec.options
@@ -68,6 +66,13 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
 def data_of(spec: Spec) -> Data:
     """Load a spec's data."""
     return _made(spec, "data", Data)  # type: ignore[no-any-return]
+
+
+def build_population(spec: Spec) -> tuple[Data, Partition]:
+    """Load the data and split it over clients."""
+    data = data_of(spec)
+    offered = _wanted(spec, "partition", labels=data.train.y.numpy(), data=data)
+    return data, _made(spec, "partition", Partition, **offered)
 
 
 def _wanted(spec: Spec, table: str, **offered: object) -> dict[str, object]:

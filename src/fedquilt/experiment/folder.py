@@ -4,6 +4,8 @@ spec.toml            the spec with every default filled in
 environment.json     what it was run with
 metrics.jsonl        one line a round
 checkpoints/         the two newest states
+partition.npz        who holds what
+clients.json         how every client fares on its own test examples at the end, if it has any
 error.txt            why the run could not go on, if it could not
 *.png                plots, once the run has ended
 """
@@ -16,7 +18,7 @@ import os
 import time
 import tomllib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +73,12 @@ class RunFolder:
             return tomllib.loads(self.spec.read_text(encoding="utf-8"))
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise RunError(f"{self.spec}: is damaged: {error}") from None
+
+    def keep_partition(self, stored: Callable[[], bytes]) -> None:
+        """Write who holds what, once."""
+        path = self.path / "partition.npz"
+        if not path.exists():
+            write_whole(path, stored())
 
     def abandon(self) -> None:
         """Remove what `begin` wrote, for a run that could not start."""

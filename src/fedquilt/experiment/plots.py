@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedquilt.core.federation import Federation
+from fedquilt.experiment.client_fares import read_accuracies
 from fedquilt.metrics.curves import History
+from fedquilt.partition.partition import Partition
 from fedquilt.progress import SHARES
 
 if TYPE_CHECKING:
@@ -23,18 +25,21 @@ SHOWN = 100
 
 
 def draw_run(folder: Path, history: History, federation: Federation) -> None:
-    """Save a run's learning curve and, where it has classes, the picture of who holds which."""
+    """Save a run's learning curve and, where there are any, clients' accuracies and who holds which class."""
     draw_curves(folder / "curve.png", {federation.algorithm.name: history})
+    accuracies = read_accuracies(folder)
+    if accuracies:
+        draw_fares(folder / "own.png", {federation.algorithm.name: accuracies})
     labels = federation.data.train.y.numpy()
     if labels.ndim == 1 and federation.data.classes and not federation.algorithm.pooled:
-        draw_clients(folder / "clients.png", federation.partition.class_counts(labels, federation.data.classes))
+        draw_clients(folder / "clients.png", shown(federation.partition).class_counts(labels, federation.data.classes))
 
 
 def draw_curves(path: Path, histories: Mapping[str, History], target: float | None = None) -> None:
     """Save the test's accuracy, loss and other metrics over rounds: a panel each, one line a run."""
     names = ["accuracy"] if target is not None or any(history.accuracy for history in histories.values()) else []
     names += ["loss", *dict.fromkeys(name for history in histories.values() for name in history.metrics)]
-    figure, panels = _figure(len(names), (4.5 * max(len(names), 2), 3.6))
+    figure, panels = new_figure(len(names), (4.5 * max(len(names), 2), 3.6))
     for axes, name in zip(panels, names, strict=True):
         factor, unit = (100.0, " (%)") if name in SHARES else (1.0, "")
         for label, history in histories.items():
@@ -44,8 +49,8 @@ def draw_curves(path: Path, histories: Mapping[str, History], target: float | No
             if name == "accuracy":
                 _own_curve(axes, label, history, line, marker)
         axes.set(xlabel="round", ylabel=f"test {name}{unit}")
-        _plain(axes)
-        _whole_ticks(axes)
+        plain(axes)
+        whole_ticks(axes)
     if target is not None:
         panels[0].axhline(100 * target, color="0.6", linewidth=0.8, linestyle="--", label=f"target {100 * target:.1f}%")
     losses = [value for history in histories.values() for value in history.loss if value > 0 and np.isfinite(value)]
@@ -54,7 +59,33 @@ def draw_curves(path: Path, histories: Mapping[str, History], target: float | No
     lines = panels[0].get_legend_handles_labels()
     if len(lines[0]) > 1:
         figure.legend(*lines, frameon=False, fontsize=8.5, loc="outside lower center", ncols=min(len(lines[0]), 3))
-    _save(figure, path)
+    save(figure, path)
+
+
+def draw_fares(path: Path, runs: Mapping[str, Sequence[float]]) -> None:
+    """Save the histogram of clients' accuracies on their own test examples, one a run, with its mean and worst tenth."""
+    figure, all_axes = new_figure(len(runs), (max(4.4 * len(runs), 5.2), 3.2))
+    for axes, (name, accuracies) in zip(all_axes, runs.items(), strict=True):
+        values = 100 * np.sort(np.asarray(accuracies))
+        worst = float(values[: max(len(values) // 10, 1)].mean())
+        axes.hist(values, bins=np.linspace(0, 100, 21).tolist(), color="tab:blue", alpha=0.75, edgecolor="white")
+        axes.axvline(
+            float(values.mean()), color="black", linewidth=1.4, label=f"mean over clients {values.mean():.1f}%"
+        )
+        axes.axvline(worst, color="tab:red", linewidth=1.4, linestyle="--", label=f"worst tenth {worst:.1f}%")
+        axes.set(xlim=(0, 100), xlabel="accuracy on own test examples (%)", ylabel="clients")
+        axes.set_title(name, fontsize=9)
+        axes.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+        plain(axes)
+    save(figure, path)
+
+
+def shown(partition: Partition) -> Partition:
+    """Return the clients that are shown in the picture of who holds what."""
+    held = np.flatnonzero(partition.sizes)
+    if len(held) > SHOWN:
+        held = held[np.linspace(0, len(held) - 1, SHOWN).astype(int)]
+    return Partition.of([partition.client(int(k)) for k in held])
 
 
 def _own_curve(axes: Axes, name: str, history: History, beside: Line2D, marker: str) -> None:
@@ -66,46 +97,58 @@ def _own_curve(axes: Axes, name: str, history: History, beside: Line2D, marker: 
 
 def draw_clients(path: Path, counts: npt.NDArray[np.int64]) -> None:
     """Save one bar a client, coloured by class: its shares of the classes (as Hsu 2019's Figure 1), and its size."""
-    counts = counts[counts.sum(axis=1) > 0]
-    if len(counts) > SHOWN:
-        counts = counts[np.linspace(0, len(counts) - 1, SHOWN).astype(int)]
     sizes = counts.sum(axis=1)
     shares = counts / sizes[:, None]
     order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
-    figure, (upper, lower) = _figure(2, (9.0, 4.2), rows=True)
-    from matplotlib import colormaps
-
+    figure, (upper, lower) = new_figure(2, (9.0, 4.2), rows=True)
     classes = counts.shape[1]
-    palette = (
-        colormaps["tab10"](np.arange(10)) if classes <= 10 else colormaps["turbo"](np.linspace(0.05, 0.95, classes))
-    )
-    places, below = np.arange(len(counts)), np.zeros(len(counts))
-    for label in range(classes):
-        share = 100 * shares[order, label]
-        upper.bar(
-            places,
-            share,
-            bottom=below,
-            width=1.0,
-            color=palette[label],
-            label=str(label),
-            edgecolor="white",
-            linewidth=0.2,
-        )
-        below += share
+    palette = class_colors(classes)
+    places = np.arange(len(counts))
+    stack_bars(upper, 100 * shares[order], palette)
     lower.bar(places, sizes[order], width=1.0, color="0.45", edgecolor="white", linewidth=0.2)
     upper.set(ylabel="share of classes (%)", ylim=(0, 100), xlim=(-0.5, len(counts) - 0.5), xticks=[])
     lower.set(
         ylabel="examples", xlabel="clients, sorted by their largest class", xlim=(-0.5, len(counts) - 0.5), xticks=[]
     )
+    if sizes.max() > 30 * sizes.min():
+        lower.set_yscale("log")
     if classes <= 10:
-        upper.legend(title="class", frameon=False, fontsize=8, bbox_to_anchor=(1.0, 1.02), loc="upper left")
+        _class_legend(upper, palette[:classes])
     for axes in (upper, lower):
-        _plain(axes, grid=False)
-    _save(figure, path)
+        plain(axes, grid=False)
+    save(figure, path)
 
 
-def _figure(count: int, size: tuple[float, float], rows: bool = False) -> tuple[Figure, list[Axes]]:
+def class_colors(classes: int) -> npt.NDArray[np.float64]:
+    """Return a colour for every class."""
+    from matplotlib import colormaps
+
+    if classes <= 10:
+        return np.asarray(colormaps["tab10"](np.arange(10)))
+    return np.asarray(colormaps["turbo"](np.linspace(0.05, 0.95, classes)))
+
+
+def stack_bars(axes: Axes, shares: npt.NDArray[np.float64], palette: npt.NDArray[np.float64]) -> None:
+    """Draw one bar of stacked classes a row; only what is there is drawn, since classes may be thousands."""
+    from matplotlib.collections import PolyCollection
+
+    tops = np.cumsum(shares, axis=1)
+    row, label = np.nonzero(shares)
+    left, low, high = row - 0.5, tops[row, label] - shares[row, label], tops[row, label]
+    corners = np.stack([left, low, left + 1, low, left + 1, high, left, high], axis=1).reshape(-1, 4, 2)
+    width = 0.2 if shares.shape[1] <= 10 else 0.0
+    axes.add_collection(PolyCollection(list(corners), facecolors=palette[label], edgecolors="white", linewidths=width))
+
+
+def _class_legend(axes: Axes, palette: npt.NDArray[np.float64]) -> None:
+    from matplotlib.patches import Patch
+
+    patches = [Patch(color=color, label=str(label)) for label, color in enumerate(palette)]
+    axes.legend(handles=patches, title="class", frameon=False, fontsize=8, bbox_to_anchor=(1.0, 1.02), loc="upper left")
+
+
+def new_figure(count: int, size: tuple[float, float], rows: bool = False) -> tuple[Figure, list[Axes]]:
+    """Return a figure with some axes beside each other, or two above each other."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -117,19 +160,22 @@ def _figure(count: int, size: tuple[float, float], rows: bool = False) -> tuple[
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
-def _whole_ticks(axes: Axes) -> None:
+def whole_ticks(axes: Axes) -> None:
+    """Put ticks at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _plain(axes: Axes, grid: bool = True) -> None:
+def plain(axes: Axes, grid: bool = True) -> None:
+    """Take away what does not carry data."""
     axes.spines[["top", "right"]].set_visible(False)
     if grid:
         axes.grid(color="0.92", linewidth=0.8)
         axes.set_axisbelow(True)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)

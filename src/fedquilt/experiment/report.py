@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedquilt.errors import SpecError
+from fedquilt.experiment.client_fares import read_accuracies
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.plots import draw_curves
+from fedquilt.experiment.plots import draw_curves, draw_fares
 from fedquilt.experiment.summary import quiet_summary
 from fedquilt.progress import figure
 
@@ -89,7 +90,12 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / "curves.png", folder / "report.md"]
     draw_curves(files[0], histories, goal or None)
-    files[1].write_text(_markdown(rows, goal), encoding="utf-8")
+    fares = {name: read_accuracies(each.path) for name, each in zip(histories, folders, strict=True)}
+    known = {name: accuracies for name, accuracies in fares.items() if accuracies}
+    if known:
+        files.append(folder / "own.png")
+        draw_fares(files[-1], known)
+    files[1].write_text(_markdown(rows, goal, bool(known)), encoding="utf-8")
     return Report(rows, goal, files)
 
 
@@ -106,18 +112,13 @@ def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.2f}%"
 
 
-def _markdown(rows: Sequence[tuple[str, ...]], goal: float) -> str:
+def _markdown(rows: Sequence[tuple[str, ...]], goal: float, own: bool) -> str:
     lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(
         [
-            "# Comparison of runs",
-            "",
-            *lines,
-            "",
-            f"Target accuracy: {_percent(goal or None)}.",
-            "",
-            "![](curves.png)",
-            "",
+            *["# Comparison of runs", "", *lines, "", f"Target accuracy: {_percent(goal or None)}.", ""],
+            *["![](curves.png)", ""],
+            *(["## Clients on their own test examples", "", "![](own.png)", ""] if own else []),
         ]
     )

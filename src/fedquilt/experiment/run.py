@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from fedquilt.experiment.environment import environment
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_run
 from fedquilt.experiment.spec import Spec, assign, check_spec, load_spec
-from fedquilt.experiment.training import Result, Watcher, execute, settled
+from fedquilt.experiment.training import Result, Watcher, execute, settled, stored_partition
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def read_spec(folder: RunFolder) -> Spec:
 
 
 def _finished(folder: RunFolder, federation: Federation, engine: Engine, spec: Spec, watcher: Watcher | None) -> Run:
+    folder.keep_partition(partial(stored_partition, federation, spec.resolved()["partition"]))
     result = execute(federation, engine, spec.options, folder, watcher)
     if result.history.records and not result.interrupted:
         draw_run(folder.path, result.history, federation)

@@ -130,10 +130,20 @@ def load_spec(path: str | Path, sets: Iterable[str] = ()) -> Spec:
     (50, 'fed_avg_m', 0.05)
     """
     path = Path(path)
+    return check_spec(_changed(path, sets), source=str(path), folder=path.resolve().parent)
+
+
+def load_population(path: str | Path, sets: Iterable[str] = ()) -> Spec:
+    """Read only the tables `[data]` and `[partition]` of a spec: who holds what."""
+    path = Path(path)
+    return check_population(_changed(path, sets), source=str(path), folder=path.resolve().parent)
+
+
+def _changed(path: Path, sets: Iterable[str]) -> Table:
     tables = read_tables(path)
     for assignment in sets:
         assign(tables, assignment)
-    return check_spec(tables, source=str(path), folder=path.resolve().parent)
+    return tables
 
 
 def read_tables(path: Path) -> Table:
@@ -239,6 +249,20 @@ def _placed(file: str, folder: Path | None) -> Path:
     """Return where a file is: in the spec's folder, else as seen from the working directory."""
     beside = (folder or Path.cwd()) / file
     return (beside if beside.exists() else Path.cwd() / file).absolute()
+
+
+def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
+    """Check a spec's tables `[data]` and `[partition]`; others may be missing, and are not looked at."""
+    home = tables.get("run", {}).get("import_from") if isinstance(tables.get("run"), dict) else None
+    found = ((folder or Path.cwd()) / home) if isinstance(home, str) else folder
+    parts = {}
+    for name in ("data", "partition"):
+        if not isinstance(tables.get(name), dict):
+            raise SpecError(
+                f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(REGISTRIES[name])})"
+            )
+        parts[name] = _part(name, tables[name], REGISTRIES[name], source, found)
+    return Spec(source, Options(rounds=1), parts, {})
 
 
 def _wraps(tables: Mapping[str, Any], source: str) -> Iterator[tuple[str, Table]]:

@@ -63,6 +63,7 @@ def summary(path: str | Path) -> dict[str, Any]:
         "error": folder.error() if state == "failed" else None,
         "own_accuracy": _newest(history.records, "own_accuracy"),
         "own_accuracy_worst_tenth": _newest(history.records, "own_accuracy_worst_tenth"),
+        "own_accuracy_quantiles": _newest(history.records, "own_accuracy_quantiles"),
         "groups": _newest(history.records, "groups"),
         "absent": sum(len(record.get("absent", ())) for record in history),
         "simulated_seconds": _total(history.records, "simulated_seconds"),

@@ -31,6 +31,7 @@ from fedquilt.core.state import RunState
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
 from fedquilt.errors import FedquiltError, RunError
+from fedquilt.experiment.client_fares import ClientFares
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
@@ -40,6 +41,7 @@ from fedquilt.experiment.warm import warm
 from fedquilt.metrics.curves import History
 from fedquilt.metrics.diagnosis import diagnose as measure
 from fedquilt.partition.partition import Partition
+from fedquilt.partition.stored import to_bytes
 
 
 class Watcher(Protocol):
@@ -191,7 +193,14 @@ def _begin(folder: RunFolder, options: Options, federation: Federation, engine: 
         about |= {"compute": engine.compute, "where": engine.where}
     asked = {key: value for key, value in asdict(options).items() if value is not None}
     folder.begin(tomli_w.dumps({"run": asked, "python": about}), environment())
+    folder.keep_partition(partial(stored_partition, federation, {}))
     return engine
+
+
+def stored_partition(federation: Federation, made_by: dict[str, Any]) -> bytes:
+    """Return who held what before any of it was taken away, as a file; `made_by` is the table of a spec."""
+    data = federation.data
+    return to_bytes(federation.given, data.train.y.numpy(), made_by, len(data.test))
 
 
 def execute(
@@ -228,7 +237,10 @@ def execute(
             if _reached(history, options):
                 return _result(federation, history, run, interrupted=False)
             heard = None if watcher is None else watcher.heard
-            measures = Measures(options.eval_every, options.train_loss, measure if options.diagnose else None)
+            diagnosing = measure if options.diagnose else None
+            measures = Measures(
+                options.eval_every, options.train_loss, diagnosing, None if keeper is None else keeper.fares.note
+            )
             # What the server itself computes is computed where the clients are.
             placed = engine.placed(federation) if isinstance(engine, Settling) else federation
             for after, record in rounds(placed, session, run, last, measures, heard):
@@ -276,8 +288,11 @@ def fingerprint(federation: Federation) -> str:
     sha.update(federation.layout.digest(federation.initial).encode())
     for name, tensor in federation.bench.frozen().items():
         sha.update(name.encode() + tensor.numpy().tobytes())
-    for array in (federation.partition.indices, federation.partition.offsets):
-        sha.update(np.ascontiguousarray(array).data)
+    for held in (federation.partition, federation.partition.test):
+        for array in () if held is None else (held.indices, held.offsets):
+            sha.update(np.ascontiguousarray(array).data)
+        if held is not None and held.noise is not None:
+            sha.update(f"{held.noise.seed} {held.noise.split}".encode() + held.noise.std.tobytes())
     for split in (data.train, data.test):
         sha.update(split.x.contiguous().numpy().data)
         sha.update(split.y.contiguous().numpy().data)
@@ -378,6 +393,7 @@ class _Keeper:
         frozen: Tensors,
     ) -> None:
         self.metrics = MetricsWriter(folder, keep=start)
+        self.fares = ClientFares()
         self._folder = folder
         self._about = about
         self._digest = digest
@@ -392,6 +408,8 @@ class _Keeper:
         with self._writing():
             self.metrics.append(record)
             self._newest = run
+            if now:  # before the last checkpoint: a finished run has it
+                self.fares.write(self._folder)
             if now or time.monotonic() - self._when >= self._seconds:
                 self._save(run)
 

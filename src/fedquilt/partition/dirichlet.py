@@ -31,19 +31,17 @@ from pydantic import Field
 
 from fedquilt.arguments import Count, Seed
 from fedquilt.core.rng import generator
+from fedquilt.data.data import Data
 from fedquilt.errors import SpecError
+from fedquilt.partition.draws import Floats, log_dirichlet, shares
 from fedquilt.partition.labels import Labels, require_classes, require_one_each
+from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Indices, Partition
 from fedquilt.partition.sizes import even_sizes
 from fedquilt.registry import partitions
 
 Concentration = Annotated[float, Field(ge=0)]
 """0 is one class a client, `inf` the prior itself."""
-
-Floats = npt.NDArray[np.float64]
-
-# Below this, log(U)/(α·p) may leave the range of floating point; no draw can tell such an α from 0.
-_ZERO = 1e-250
 
 _BLOCK = 256
 
@@ -57,12 +55,15 @@ def dirichlet(
     prior: Literal["uniform", "empirical"] = "uniform",
     examples: Count | None = None,
     seed: Seed = 0,
+    own_test: bool = False,
+    data: Data | None = None,
 ) -> Partition:
     """Draw each client's class distribution from Dir(α·p) and its examples without replacement (Hsu 2019, 2020).
 
     `prior` is p: uniform over the classes that occur (Hsu 2019), or their frequencies. Each client holds `examples`,
     and what is left over belongs to nobody; without `examples`, every example belongs to one client and sizes differ
-    by at most one. Clients draw in order, so that it is the last ones for whom classes have run out.
+    by at most one. Clients draw in order, so that it is the last ones for whom classes have run out. With `own_test`, the
+    test set of `data` is dealt out too.
 
     >>> labels = np.repeat(np.arange(10), 100)
     >>> held = dirichlet(labels, clients=10, alpha=0.0)
@@ -77,7 +78,8 @@ def dirichlet(
     shuffled = rng.permutation(len(labels))
     pool = shuffled[np.argsort(kinds[shuffled], kind="stable")]
     drawn = _draw_classes(sizes, available, p, alpha, rng)
-    return Partition.by_sizes(_take(pool, available, drawn), sizes)
+    held = Partition.by_sizes(_take(pool, available, drawn), sizes)
+    return with_own_tests(held, labels, data, seed) if own_test else held
 
 
 def _sizes(labels: npt.NDArray[np.integer], clients: int, examples: int | None) -> Indices:
@@ -100,20 +102,10 @@ def _draw_classes(sizes: Indices, available: Indices, p: Floats, alpha: float, r
     for start in range(0, len(sizes), _BLOCK):
         block = sizes[start : start + _BLOCK]
         # Logarithms of q, a block of clients at a time: quick, and small in memory for thousands of classes.
-        for log_q, size in zip(_log_q(len(block), p, alpha, rng), block, strict=True):
+        for log_q, size in zip(log_dirichlet(len(block), p, alpha, rng), block, strict=True):
             counts.append(_draw_counts(int(size), log_q, left, rng))
     held = np.concatenate(counts)
     return np.repeat(held[:, 0], held[:, 1])
-
-
-def _log_q(clients: int, p: Floats, alpha: float, rng: np.random.Generator) -> Floats:
-    """Draw log q of several clients, up to a constant each."""
-    if alpha == np.inf:
-        return np.broadcast_to(np.log(p), (clients, len(p)))
-    race = -rng.standard_exponential((clients, len(p))) / p
-    if alpha < _ZERO:
-        return race / _ZERO
-    return np.log(rng.standard_gamma(1 + alpha * p, race.shape)) + race / alpha
 
 
 def _draw_counts(size: int, log_q: Floats, left: Indices, rng: np.random.Generator) -> Indices:
@@ -121,8 +113,7 @@ def _draw_counts(size: int, log_q: Floats, left: Indices, rng: np.random.Generat
     taken = np.zeros_like(left)
     while size:
         remaining = np.where(left > 0, log_q, -np.inf)
-        q = np.exp(remaining - remaining.max())
-        drawn = np.minimum(rng.multinomial(size, q / q.sum()), left)
+        drawn = np.minimum(rng.multinomial(size, shares(remaining)), left)
         taken += drawn
         left -= drawn
         size -= int(drawn.sum())

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from fedquilt.arguments import Count, Seed
 from fedquilt.core.rng import generator
+from fedquilt.data.data import Data
 from fedquilt.partition.labels import Labels, require_one_each
+from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
 from fedquilt.registry import partitions
 
 
 @partitions.register
-def iid(labels: Labels, clients: Count, seed: Seed = 0) -> Partition:
+def iid(labels: Labels, clients: Count, seed: Seed = 0, own_test: bool = False, data: Data | None = None) -> Partition:
     """Shuffle the data and deal it out evenly (McMahan 2017).
 
-    Every example belongs to one client; sizes differ by at most one.
+    Every example belongs to one client; sizes differ by at most one. With `own_test`, the test set of `data` is dealt out
+    too: McMahan's CIFAR clients, with 500 examples to train and 100 to test.
 
     >>> import numpy as np
     >>> held = iid(np.zeros(10, dtype=np.int64), clients=3)
@@ -26,4 +29,5 @@ def iid(labels: Labels, clients: Count, seed: Seed = 0) -> Partition:
     """
     require_one_each(labels, clients)
     order = generator(seed, "partition iid").permutation(len(labels))
-    return Partition.by_sizes(order, even_sizes(len(labels), clients))
+    held = Partition.by_sizes(order, even_sizes(len(labels), clients))
+    return with_own_tests(held, labels, data, seed, by_class=False) if own_test else held

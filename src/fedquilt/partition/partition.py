@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from fedquilt.core.noise import Noise
 from fedquilt.errors import SpecError
 
 Indices = npt.NDArray[np.int64]
+
+
+class Cells(NamedTuple):
+    """Who holds how many of which class; pairs of client and class that do not occur are left out."""
+
+    client: Indices
+    label: Indices
+    examples: Indices
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -18,7 +28,8 @@ class Partition:
     """The examples of every client, as positions in the training set.
 
     Client k holds `indices[offsets[k]:offsets[k + 1]]`. No object exists per client, so that a million clients cost
-    megabytes.
+    megabytes. Where clients have test examples of their own, `test` is the same for the test set. `noise` is what clients'
+    inputs differ by, where they do.
 
     >>> held = Partition.of([[4, 2], [0], [1, 3]])
     >>> len(held), held.client(0).tolist(), held.sizes.tolist()
@@ -27,6 +38,8 @@ class Partition:
 
     indices: Indices
     offsets: Indices
+    test: Partition | None = None
+    noise: Noise | None = None
 
     @classmethod
     def of(cls, clients: Sequence[Sequence[int] | Indices]) -> Partition:
@@ -64,9 +77,29 @@ class Partition:
         """The number of examples of every client."""
         return np.diff(self.offsets)
 
+    def holding(self, indices: Indices, sizes: Indices) -> Partition:
+        """Return the same clients with other training examples; the rest stays as it is."""
+        other = Partition.by_sizes(indices, sizes)
+        return replace(self, indices=other.indices, offsets=other.offsets)
+
     def pooled(self) -> Partition:
         """Return the partition in which one client holds everything."""
-        return Partition.by_sizes(self.indices, np.asarray([len(self.indices)], dtype=np.int64))
+        held = self.holding(self.indices, np.asarray([len(self.indices)], dtype=np.int64))
+        return replace(held, test=None)
+
+    def class_cells(self, labels: npt.NDArray[np.integer]) -> Cells:
+        """Count each client's examples by class, where there are any: by client, then by class.
+
+        >>> [part.tolist() for part in Partition.of([[0, 1], [2], []]).class_cells(np.array([1, 1, 0]))]
+        [[0, 1], [1, 0], [2, 1]]
+        """
+        owner = np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
+        # No table of clients × classes: with a million clients and many classes it would not fit into memory.
+        held = labels[self.indices].astype(np.int64)
+        least, span = (int(held.min()), int(np.ptp(held)) + 1) if len(held) else (0, 1)
+        cells, counts = np.unique(owner * span + (held - least), return_counts=True)
+        client, label = np.divmod(cells, span)
+        return Cells(client, label + least, counts)
 
     def class_counts(self, labels: npt.NDArray[np.integer], classes: int) -> npt.NDArray[np.int64]:
         """Count each client's examples by class: one row a client.

@@ -11,18 +11,28 @@ import numpy as np
 
 from fedquilt.arguments import Count, Seed
 from fedquilt.core.rng import generator
+from fedquilt.data.data import Data
 from fedquilt.errors import SpecError
 from fedquilt.partition.labels import Labels, require_classes
+from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
 from fedquilt.registry import partitions
 
 
 @partitions.register
-def shards(labels: Labels, clients: Count, shards: Count = 2, seed: Seed = 0) -> Partition:
+def shards(
+    labels: Labels,
+    clients: Count,
+    shards: Count = 2,
+    seed: Seed = 0,
+    own_test: bool = False,
+    data: Data | None = None,
+) -> Partition:
     """Sort by label, cut into even shards, and deal each client some at random (McMahan 2017).
 
-    Every example belongs to one client; the sizes of shards differ by at most one.
+    Every example belongs to one client; the sizes of shards differ by at most one. With `own_test`, the test set of
+    `data` is dealt out too.
 
     >>> labels = np.array([1, 0, 1, 0, 2, 2, 3, 3])
     >>> held = shards(labels, clients=2)
@@ -44,4 +54,5 @@ def shards(labels: Labels, clients: Count, shards: Count = 2, seed: Seed = 0) ->
     dealt_sizes = sizes[dealt]
     first = np.cumsum(dealt_sizes) - dealt_sizes
     places = np.arange(len(labels)) + np.repeat(starts[dealt] - first, dealt_sizes)
-    return Partition.by_sizes(by_label[places], dealt_sizes.reshape(clients, shards).sum(axis=1))
+    held = Partition.by_sizes(by_label[places], dealt_sizes.reshape(clients, shards).sum(axis=1))
+    return with_own_tests(held, labels, data, seed) if own_test else held

@@ -1,9 +1,11 @@
-"""Sizes that are as even as possible."""
+"""Sizes of clients: as even as possible, or in given proportions."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
+from fedquilt.errors import SpecError
 from fedquilt.partition.partition import Indices
 
 
@@ -16,3 +18,22 @@ def even_sizes(total: int, parts: int) -> Indices:
     sizes = np.full(parts, total // parts, dtype=np.int64)
     sizes[: total % parts] += 1
     return sizes
+
+
+def sizes_by(shares: npt.NDArray[np.float64], total: int, least: int) -> Indices:
+    """Divide a total by shares that sum to 1, after everybody has got `least`; largest remainders are rounded up.
+
+    >>> sizes_by(np.array([0.7, 0.2, 0.1]), total=10, least=1).tolist()
+    [6, 2, 2]
+    """
+    free = total - least * len(shares)
+    if free < 0:
+        raise SpecError(
+            f"least: {len(shares)} clients × {least} = {least * len(shares)}, but there are {total} examples; "
+            f"at most {total // len(shares)} a client"
+        )
+    quota = shares * free
+    sizes = np.floor(quota).astype(np.int64)
+    up = np.argsort(sizes - quota, kind="stable")[: free - int(sizes.sum())]
+    sizes[up] += 1
+    return sizes + least

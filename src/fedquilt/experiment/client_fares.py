@@ -1,0 +1,47 @@
+"""How every client fares on its own test examples, after the last evaluation of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedquilt.core.evaluation import Counted
+from fedquilt.experiment.checkpoint import write_whole
+from fedquilt.experiment.folder import RunFolder
+
+NAME = "clients.json"
+
+
+class ClientFares:
+    """Keeps the newest evaluation of clients, to be written when the run ends."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self._newest: tuple[int, list[int], list[Counted]] | None = None
+
+    def note(self, round_: int, clients: Sequence[int], counted: Sequence[Counted]) -> None:
+        """Take in an evaluation."""
+        self._newest = round_, list(clients), list(counted)
+
+    def write(self, folder: RunFolder) -> None:
+        """Write the newest evaluation, if there was one: clients, and right and all predictions of each."""
+        if self._newest is None:
+            return
+        round_, clients, counted = self._newest
+        about = {
+            "round": round_,
+            "clients": clients,
+            "right": [part.right for part in counted],
+            "predictions": [part.predictions for part in counted],
+        }
+        write_whole(folder.path / NAME, (json.dumps(about) + "\n").encode())
+
+
+def read_accuracies(path: Path) -> list[float] | None:
+    """Return the clients' accuracies of a run folder, or nothing where there are none."""
+    try:
+        about = json.loads((path / NAME).read_text(encoding="utf-8"))
+        return [right / all_ for right, all_ in zip(about["right"], about["predictions"], strict=True) if all_]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

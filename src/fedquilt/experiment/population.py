@@ -1,0 +1,73 @@
+"""Looks at who holds what: a spec's data set and partition, measured, drawn and stored, before anything is trained."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedquilt.data.data import Data
+from fedquilt.experiment.build import build_population
+from fedquilt.experiment.checkpoint import write_whole
+from fedquilt.experiment.population_plots import draw_population
+from fedquilt.experiment.spec import assign, check_population, load_population
+from fedquilt.metrics.advice import Advice, advice
+from fedquilt.metrics.skew import Skew, skew
+from fedquilt.partition.partition import Partition
+from fedquilt.partition.stored import to_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """A population, how skewed it is, what to try first, and the files written of it."""
+
+    data: Data
+    partition: Partition
+    skew: Skew
+    advice: list[Advice]
+    files: list[Path]
+
+    def about(self) -> dict[str, Any]:
+        """Return what there is to say, as JSON has it."""
+        return {
+            "data": self.data.name,
+            **self.skew.summary(),
+            "own_tests": self.partition.test is not None,
+            "advice": [asdict(line) for line in self.advice],
+            "files": [str(file) for file in self.files],
+        }
+
+
+def inspect_partition(
+    spec: str | Path | Mapping[str, Any], sets: Iterable[str] = (), out: str | Path | None = None
+) -> Inspection:
+    """Measure the population of a spec (a file, or its tables), of which only `[data]` and `[partition]` are needed.
+
+    With `out`, pictures and `partition.npz` are written into that folder; the partition `stored` reads the latter.
+
+    >>> tables = {"data": {"name": "digits"}, "partition": {"name": "shards", "clients": 20}}
+    >>> found = inspect_partition(tables)
+    >>> found.skew.summary()["clients"], found.advice[0].methods
+    (20, ('fed_avg_m',))
+    """
+    if isinstance(spec, str | Path):
+        checked = load_population(spec, sets)
+    else:
+        tables = copy.deepcopy(dict(spec))
+        for assignment in sets:
+            assign(tables, assignment)
+        checked = check_population(tables)
+    data, partition = build_population(checked)
+    labels = data.train.y.numpy()
+    measured = skew(partition, labels)
+    files = []
+    if out is not None:
+        folder = Path(out)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = draw_population(folder, data, partition, measured)
+        made_by = checked.resolved()["partition"]
+        write_whole(folder / "partition.npz", to_bytes(partition, labels, made_by, len(data.test)))
+        files.append(folder / "partition.npz")
+    return Inspection(data, partition, measured, advice(measured), files)

@@ -1,0 +1,54 @@
+"""The partition that the data set comes with: by author, writer, speaker or user.
+
+McMahan et al. 2017, section 3 (Shakespeare's roles); Hsu et al. 2020, "Federated Visual Classification with Real-World Data
+Distribution", section 4 (users of iNaturalist and of Wikimedia).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fedquilt.arguments import Count
+from fedquilt.data.data import Data
+from fedquilt.errors import SpecError
+from fedquilt.partition.partition import Partition
+from fedquilt.registry import partitions
+
+
+@partitions.register
+def natural(data: Data, least: Count = 1, own_test: bool = True) -> Partition:
+    """Give every example to the client it belongs to by nature: its author, its user.
+
+    Clients come in the order of their ids; those with fewer than `least` training examples are left out. With `own_test`,
+    they are tested on the test examples of the same ids, where the data set says whose those are.
+
+    >>> from fedquilt.data.data import Split
+    >>> import torch
+    >>> train = Split(torch.zeros(4, 1), torch.tensor([0, 1, 0, 1]), ids=np.array([7, 3, 7, 7]))
+    >>> held = natural(Data("mine", train, train, classes=2))
+    >>> [held.client(k).tolist() for k in range(2)], held.test.sizes.tolist()
+    ([[1], [0, 2, 3]], [1, 3])
+    """
+    if data.train.ids is None:
+        raise SpecError(
+            f"natural: the data set {data.name} does not say whose its examples are; take another partition, such as iid"
+        )
+    ids, sizes = np.unique(data.train.ids, return_counts=True)
+    ids = ids[sizes >= least]
+    if not len(ids):
+        raise SpecError(f"least: nobody holds {least} examples; the largest client holds {int(sizes.max())}")
+    held = _by_id(data.train.ids, ids)
+    if own_test and data.test.ids is not None:
+        held = replace(held, test=_by_id(data.test.ids, ids))
+    return held
+
+
+def _by_id(owner: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> Partition:
+    """Give rows to the clients of sorted ids; those of other ids have no owner."""
+    place = np.minimum(np.searchsorted(ids, owner), len(ids) - 1)
+    rows = np.flatnonzero(ids[place] == owner)
+    order = np.argsort(place[rows], kind="stable")
+    return Partition.by_sizes(rows[order], np.bincount(place[rows], minlength=len(ids)))

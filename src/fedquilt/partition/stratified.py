@@ -1,0 +1,51 @@
+"""The stratified IID partition: every client has the same number of examples of every class.
+
+Ozdayi et al. 2020, "Improving Accuracy of Federated Learning in Non-IID Settings", Table 1 (FL - IID): "each agent gets
+same number of instances from all 10 classes".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedquilt.arguments import Count, Seed
+from fedquilt.core.rng import generator
+from fedquilt.data.data import Data
+from fedquilt.partition.labels import Labels, require_classes, require_one_each
+from fedquilt.partition.own_tests import with_own_tests
+from fedquilt.partition.partition import Indices, Partition
+from fedquilt.partition.sizes import even_sizes
+from fedquilt.registry import partitions
+
+
+@partitions.register
+def stratified(
+    labels: Labels, clients: Count, seed: Seed = 0, own_test: bool = False, data: Data | None = None
+) -> Partition:
+    """Deal out every class evenly (Ozdayi 2020).
+
+    Every example belongs to one client. Where a class cannot be divided evenly, its counts differ by at most one, and so do
+    the sizes: dealing goes on where the class before it ended. With `own_test`, the test set of `data` is dealt out too.
+
+    >>> labels = np.repeat([0, 1], [6, 4])
+    >>> stratified(labels, clients=2).class_counts(labels, classes=2).tolist()
+    [[3, 2], [3, 2]]
+    """
+    require_classes(labels)
+    require_one_each(labels, clients)
+    held = Partition.by_sizes(
+        deal_by_class(labels, clients, generator(seed, "partition stratified")), even_sizes(len(labels), clients)
+    )
+    return with_own_tests(held, labels, data, seed) if own_test else held
+
+
+def deal_by_class(labels: Labels, clients: int, rng: np.random.Generator) -> Indices:
+    """Shuffle every class and deal it out, one example at a time; return the positions client by client.
+
+    >>> deal_by_class(np.array([0, 0, 1, 1]), 2, np.random.default_rng(0)).reshape(2, 2).tolist()
+    [[0, 2], [1, 3]]
+    """
+    shuffled = rng.permutation(len(labels))
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    turn = np.arange(len(labels)) % clients
+    return by_class[np.argsort(turn, kind="stable")]

@@ -1,0 +1,90 @@
+"""How clients fare on their own test examples: in the metrics, in a file, and in a picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedquilt
+from fedquilt.core.driver import QUANTILES
+from fedquilt.experiment.client_fares import read_accuracies
+
+SPEC = {
+    "run": {"rounds": 3, "eval_every": 2},
+    "data": {"name": "digits"},
+    "partition": {"name": "dirichlet", "clients": 12, "alpha": 1.0, "own_test": True},
+    "model": {"name": "softmax_regression", "inputs": 64},
+    "method": {"name": "fed_avg", "fraction": 0.5},
+    "engine": {"name": "inline"},
+}
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> fedquilt.Run:
+    return fedquilt.run(SPEC, out=tmp_path_factory.mktemp("runs") / "own")
+
+
+def test_every_clients_accuracy_is_that_of_the_model(ended: fedquilt.Run) -> None:
+    data = fedquilt.digits()
+    held = fedquilt.dirichlet(data.train.y.numpy(), clients=12, alpha=1.0, own_test=True, data=data)
+    right = (
+        ended.result.model(data.prepare(data.test.x) if data.prepare else data.test.x).argmax(1) == data.test.y
+    ).numpy()
+    about = json.loads((ended.folder / "clients.json").read_text())
+    assert about["round"] == 3
+    tested = [k for k in range(12) if held.test.sizes[k]]
+    assert about["clients"] == tested
+    assert about["right"] == [int(right[held.test.client(k)].sum()) for k in tested]
+    assert about["predictions"] == [int(held.test.sizes[k]) for k in tested]
+    accuracies = [r / n for r, n in zip(about["right"], about["predictions"], strict=True)]
+    assert read_accuracies(ended.folder) == accuracies
+    record = ended.result.history.records[-1]
+    assert record["own_accuracy_quantiles"] == pytest.approx(np.quantile(accuracies, QUANTILES), abs=1e-6)
+    assert record["own_accuracy_quantiles"][0] == pytest.approx(min(accuracies), abs=1e-6)
+
+
+def test_quantiles_stand_where_the_model_is_evaluated(ended: fedquilt.Run) -> None:
+    lines = [json.loads(line) for line in (ended.folder / "metrics.jsonl").read_text().splitlines()]
+    assert ["own_accuracy_quantiles" in line for line in lines] == [False, True, True]
+
+
+def test_pictures_in_the_run_folder_and_the_report(ended: fedquilt.Run, tmp_path: Path) -> None:
+    assert (ended.folder / "own.png").read_bytes()[:4] == b"\x89PNG"
+    plain = fedquilt.run(SPEC, ["partition.own_test=false"], out=tmp_path / "plain")
+    assert not (plain.folder / "own.png").exists()
+    assert not (plain.folder / "clients.json").exists()
+    both = fedquilt.report([ended.folder, plain.folder], out=tmp_path / "both")
+    assert [file.name for file in both.files] == ["curves.png", "report.md", "own.png"]
+    assert "own.png" in (tmp_path / "both" / "report.md").read_text()
+    one = fedquilt.report([plain.folder], out=tmp_path / "one")
+    assert [file.name for file in one.files] == ["curves.png", "report.md"]
+    assert "own.png" not in (tmp_path / "one" / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"right": [1], "predictions": [1, 2]}', '{"right": ["a"], "predictions": [1]}']
+)
+def test_a_damaged_file_is_as_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "clients.json").write_text(text)
+    assert read_accuracies(tmp_path) is None
+
+
+def test_a_run_keeps_its_partition(ended: fedquilt.Run, tmp_path: Path) -> None:
+    """Another run on the stored partition is the same run."""
+    changed = SPEC | {"partition": {"name": "stored", "path": str(ended.folder / "partition.npz")}}
+    again = fedquilt.run(changed, out=tmp_path / "again")
+    assert again.result.digest == ended.result.digest
+    assert again.result.history.records[-1]["own_accuracy"] == ended.result.history.records[-1]["own_accuracy"]
+
+
+def test_what_is_stored_is_what_was_given(blobs: fedquilt.Data, smooth, tmp_path: Path) -> None:
+    labels = blobs.train.y.numpy()
+    held = fedquilt.iid(labels, clients=5)
+    method = fedquilt.own_test(fedquilt.server_training(fedquilt.fed_avg(), share=0.2), holdout=0.3)
+    fedquilt.train(smooth, blobs, held, method, rounds=1, engine=fedquilt.inline(), out=tmp_path)
+    again = fedquilt.stored(tmp_path / "partition.npz", labels)
+    assert np.array_equal(again.indices, held.indices)
+    assert np.array_equal(again.offsets, held.offsets)
