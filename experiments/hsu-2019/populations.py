@@ -2,8 +2,8 @@
 
     python experiments/hsu-2019/populations.py
 
-prints the table of README.md, and writes `populations.json` and `populations.png` beside this file. Populations need labels only, and those
-of CIFAR are 5,000 examples of each of 10 classes, or 500 of each of 100: no files are read.
+prints the table of README.md, and writes `populations.json` and `populations.png` beside this file. Populations need labels
+only, and those of CIFAR are 5,000 examples of each of 10 classes, or 500 of each of 100: no files are read.
 """
 
 from __future__ import annotations
