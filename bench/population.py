@@ -97,7 +97,6 @@ def main() -> None:
         method = fedquilt.fed_avg(lr=0.001, fraction=100 / len(held))
         return fedquilt.train(model, data, held, method, rounds=3)
 
-    # Children are counted from here on; Linux counts the largest of them alone.
     held, first = measured(arguments.partition, begun, partition)
     found, second = measured("statistics", begun, lambda: skew(held, y.numpy()))
     _, third = measured("three rounds", begun, lambda: train(held))
