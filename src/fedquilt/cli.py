@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 import fedquilt
-from fedquilt import registry
+from fedquilt import cli_data, registry
 from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.progress import Lines, Live, clock, percent, watcher
 
@@ -38,6 +38,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+app.add_typer(cli_data.app, name="data")
 out = Console(emoji=False)
 err = Console(stderr=True, emoji=False)
 
