@@ -23,6 +23,7 @@ from fedquilt.core.rng import generator
 from fedquilt.data.data import Data, Split
 from fedquilt.data.digest import require_digest
 from fedquilt.data.published import PUBLISHED, File, Published, Source, publish
+from fedquilt.data.ranges import to_range
 from fedquilt.data.svmlight import Numbers, read_svmlight
 from fedquilt.errors import DataError
 from fedquilt.registry import datasets
@@ -146,18 +147,6 @@ def libsvm(set: Name, scale: bool = True, seed: Seed = 0) -> Data:  # noqa: A002
         for part, of in zip(parts, (y, y_test), strict=True)
     )
     return Data(set, train, test, classes=about.classes)
-
-
-def to_range(x: Numbers, low: Numbers, high: Numbers) -> Numbers:
-    """Scale features from [low, high] to [−1, 1]; those without a range become 0.
-
-    >>> to_range(np.array([[0.0, 7.0], [3.0, 7.0]]), low=np.array([0.0, 7.0]), high=np.array([4.0, 7.0]))
-    array([[-1. ,  0. ],
-           [ 0.5,  0. ]])
-    """
-    width = high - low
-    scaled = 2 * (x - low) / np.where(width > 0, width, 1) - 1
-    return np.where(width > 0, scaled, 0)
 
 
 def read_part(name: str, part: Part) -> tuple[Numbers, Numbers]:
