@@ -7,7 +7,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedquilt.data import Data, Split, arrays, cifar10, digits, mnist, mnist_5k
+    from fedquilt.data import (
+        Data,
+        Split,
+        arrays,
+        cifar10,
+        cifar100,
+        digits,
+        fashion_mnist,
+        hugging_face,
+        leaf,
+        libsvm,
+        mnist,
+        mnist_5k,
+        synthetic,
+        table,
+    )
     from fedquilt.engines import inline, processes, vectorised
     from fedquilt.errors import FedquiltError
     from fedquilt.experiment.evaluate import evaluate
@@ -79,9 +94,16 @@ _HOMES = {
         "Split",
         "arrays",
         "cifar10",
+        "cifar100",
         "digits",
+        "fashion_mnist",
+        "hugging_face",
+        "leaf",
+        "libsvm",
         "mnist",
         "mnist_5k",
+        "synthetic",
+        "table",
     ),
     "fedquilt.engines": (
         "inline",
@@ -177,6 +199,7 @@ __all__ = [
     "availability",
     "centralised",
     "cifar10",
+    "cifar100",
     "class_blocks",
     "corrupt",
     "digits",
@@ -186,6 +209,7 @@ __all__ = [
     "dropout",
     "evaluate",
     "export",
+    "fashion_mnist",
     "feature_skew",
     "fed_adagrad",
     "fed_adam",
@@ -203,10 +227,13 @@ __all__ = [
     "fl_hc",
     "geometric_median",
     "gradient_noise",
+    "hugging_face",
     "iid",
     "inline",
     "inspect_partition",
     "krum",
+    "leaf",
+    "libsvm",
     "load_spec",
     "load_weights",
     "local_only",
@@ -234,6 +261,8 @@ __all__ = [
     "stratified",
     "summary",
     "sweep",
+    "synthetic",
+    "table",
     "train",
     "trimmed_mean",
     "vectorised",

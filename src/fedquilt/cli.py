@@ -23,6 +23,7 @@ from rich.table import Column, Table
 
 import fedquilt
 from fedquilt import registry
+from fedquilt.commands import data
 from fedquilt.commands.evaluate import evaluate
 from fedquilt.commands.export import export
 from fedquilt.commands.partition import partition
@@ -42,6 +43,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+app.add_typer(data.app, name="data")
 out = Console(emoji=False)
 err = Console(stderr=True, emoji=False)
 

@@ -1,5 +1,6 @@
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,12 @@ import pytest
 import torch
 
 from fedquilt.data import cifar10
-from fedquilt.data.cifar10 import DIGESTS, MEAN, STD, _preprocess, read_split
+from fedquilt.data.cifar import Preprocess, preprocessing, read_split
+from fedquilt.data.cifar10 import FILES, LABELS, MEAN, STD
+from fedquilt.data.published import File
 from fedquilt.errors import DataError
+
+UNCHECKED = replace(FILES, files=tuple(File(file.name, file.size) for file in FILES.files))
 
 
 @pytest.fixture
@@ -33,7 +38,7 @@ def test_reads_files_in_order(folder: Path, name: str) -> None:
     first, second = records(3, seed=1), records(2, seed=2)
     write(folder / name, "data_batch_1.bin", first)
     write(folder / name, "data_batch_2.bin", second)
-    split = read_split(["data_batch_1.bin", "data_batch_2.bin"], digests={})
+    split = read_split(UNCHECKED, ["data_batch_1.bin", "data_batch_2.bin"], LABELS)
     both = np.concatenate([first, second])
     assert split.y.tolist() == both[:, 0].tolist()
     assert split.x.shape == (5, 3, 32, 32)
@@ -44,13 +49,13 @@ def test_reads_files_in_order(folder: Path, name: str) -> None:
 def test_cut_file(folder: Path) -> None:
     write(folder / "cifar10", "test_batch.bin", records(2, seed=1).ravel()[:-1])
     with pytest.raises(DataError, match="6145 bytes are not a whole number of records of 3073"):
-        read_split(["test_batch.bin"], digests={})
+        read_split(UNCHECKED, ["test_batch.bin"], LABELS)
 
 
 def test_empty_file(folder: Path) -> None:
     write(folder / "cifar10", "test_batch.bin", np.zeros(0, dtype=np.uint8))
     with pytest.raises(DataError, match="0 bytes"):
-        read_split(["test_batch.bin"], digests={})
+        read_split(UNCHECKED, ["test_batch.bin"], LABELS)
 
 
 def test_wrong_label(folder: Path) -> None:
@@ -58,13 +63,13 @@ def test_wrong_label(folder: Path) -> None:
     content[1, 0] = 10
     write(folder / "cifar10", "test_batch.bin", content)
     with pytest.raises(DataError, match="a label is 10, expected 0 to 9"):
-        read_split(["test_batch.bin"], digests={})
+        read_split(UNCHECKED, ["test_batch.bin"], LABELS)
 
 
 def test_other_content(folder: Path) -> None:
     write(folder / "cifar10", "test_batch.bin", records(2, seed=1))
-    with pytest.raises(DataError, match=DIGESTS["test_batch.bin"]):
-        read_split(["test_batch.bin"], DIGESTS)
+    with pytest.raises(DataError, match=FILES.file("test_batch.bin").digest):
+        read_split(FILES, ["test_batch.bin"], LABELS)
 
 
 def test_missing(folder: Path) -> None:
@@ -73,9 +78,9 @@ def test_missing(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["standardise", "mcmahan", "none"])
-def test_preprocessing_survives_pickling(name: str) -> None:
+def test_preprocessing_survives_pickling(name: Preprocess) -> None:
     raw = torch.from_numpy(records(4, seed=3)[:, 1:]).view(4, 3, 32, 32)
-    prepare, augment = pickle.loads(pickle.dumps(_preprocess(name)))  # noqa: S301 – our own bytes
+    prepare, augment = pickle.loads(pickle.dumps(preprocessing(name, MEAN, STD)))  # noqa: S301 – our own bytes
     assert prepare(raw).dtype == torch.float32
     assert (augment is not None) == (name == "mcmahan")
     if augment is not None:
@@ -84,7 +89,7 @@ def test_preprocessing_survives_pickling(name: str) -> None:
 
 def test_standardise_by_channel() -> None:
     raw = torch.full((1, 3, 32, 32), 100, dtype=torch.uint8)
-    x = _preprocess("standardise")[0](raw)
+    x = preprocessing("standardise", MEAN, STD)[0](raw)
     expected = [(100 - mean) / std for mean, std in zip(MEAN, STD, strict=True)]
     assert x[0, :, 5, 5].tolist() == pytest.approx(expected, rel=1e-5)
 

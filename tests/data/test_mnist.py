@@ -1,6 +1,7 @@
 import os
 import pickle
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 import torch
 
 from fedquilt.data import mnist
-from fedquilt.data.mnist import DIGESTS, read_split
+from fedquilt.data.idx_data import read_split
+from fedquilt.data.mnist import FILES
+from fedquilt.data.published import File
 from fedquilt.errors import DataError
 
 
@@ -25,6 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+UNCHECKED = replace(FILES, files=tuple(File(file.name, file.size) for file in FILES.files))
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 28, 28))
 LABELS = np.array([3, 1, 4, 1, 9])
 
@@ -32,7 +36,7 @@ LABELS = np.array([3, 1, 4, 1, 9])
 @pytest.mark.parametrize("name", ["mnist", "MNIST/raw"])
 def test_reads_a_small_set(folder: Path, name: str) -> None:
     write(folder / name, IMAGES, LABELS)
-    split = read_split("train", digests={})
+    split = read_split("train", UNCHECKED)
     assert split.x.dtype == torch.uint8
     assert split.x.shape == (5, 1, 28, 28)
     assert split.y.tolist() == [3, 1, 4, 1, 9]
@@ -42,24 +46,24 @@ def test_reads_a_small_set(folder: Path, name: str) -> None:
 def test_wrong_counts(folder: Path) -> None:
     write(folder / "mnist", IMAGES, LABELS[:4])
     with pytest.raises(DataError, match=r"5 images, but .* has 4 labels"):
-        read_split("train", digests={})
+        read_split("train", UNCHECKED)
 
 
 def test_wrong_size(folder: Path) -> None:
     write(folder / "mnist", IMAGES[:, :20], LABELS)
     with pytest.raises(DataError, match="images of 20×28 pixels, expected 28×28"):
-        read_split("train", digests={})
+        read_split("train", UNCHECKED)
 
 
 def test_wrong_labels(folder: Path) -> None:
     write(folder / "mnist", IMAGES, LABELS + 1)
     with pytest.raises(DataError, match="a label is 10, expected 0 to 9"):
-        read_split("train", digests={})
+        read_split("train", UNCHECKED)
 
 
 def test_another_set_by_the_same_name(folder: Path) -> None:
     write(folder / "mnist", IMAGES, LABELS)
-    with pytest.raises(DataError, match=DIGESTS["train-images-idx3-ubyte"]):
+    with pytest.raises(DataError, match=FILES.file("train-images-idx3-ubyte").digest):
         mnist()
 
 

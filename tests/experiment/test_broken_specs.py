@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from fedquilt import cli
+from fedquilt import cli, registry
 
 SPEC: dict[str, dict[str, Any]] = {
     "run": {"rounds": 1},
@@ -27,6 +27,7 @@ SPEC: dict[str, dict[str, Any]] = {
 
 GONE = object()
 
+DATASETS = ", ".join(registry.datasets)
 FED_AVG_KEYS = "batch, epochs, fraction, keep_momentum, lr, momentum, reshuffle, weight_decay"
 TABLES = "data, engine, method, model, partition, published, run, sweep, wrap"
 OWN = 'or the import path of your own, "module:function"'
@@ -78,7 +79,7 @@ CHANGED = [
     ({"run": 3}, "run: must be a table, [run], got 3"),
     ({"run": [{"rounds": 3}]}, "run: must be a table, [run], got [{'rounds': 3}]"),
     ({"run": GONE}, "[run]: the table is missing; it needs at least: rounds"),
-    ({"data": GONE}, "[data]: the table is missing; it needs a name (cifar10, digits, mnist, mnist_5k)"),
+    ({"data": GONE}, f"[data]: the table is missing; it needs a name ({DATASETS})"),
     (
         {"method": GONE},
         "[method]: the table is missing; it needs a name (centralised, fed_avg, fed_avg_m, fed_sgd, local_only, one_shot)",
@@ -101,8 +102,7 @@ CHANGED = [
     ),
     (
         {"data.name": "digit"},
-        "[data] name: no data set is called 'digit'; did you mean 'digits'? "
-        f"(known: cifar10, digits, mnist, mnist_5k); {OWN}",
+        f"[data] name: no data set is called 'digit'; did you mean 'digits'? (known: {DATASETS}); {OWN}",
     ),
     (
         {"partition.name": "dirichelet"},

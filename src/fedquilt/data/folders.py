@@ -34,3 +34,12 @@ def find(*names: str, source: str = "") -> Path:
         f"Set FEDQUILT_DATA to the folder that holds it (several folders: separated by '{os.pathsep}')."
         + (f" {source}" if source else "")
     )
+
+
+def own(path: Path) -> Path:
+    """Return where a file or folder of the user's own is: as named, else below one of the data folders."""
+    places = [path, *(folder / path for folder in folders())]
+    for place in places:
+        if place.exists():
+            return place
+    raise DataError(f"{path}: no such file or folder; looked for: {', '.join(str(place) for place in places)}")

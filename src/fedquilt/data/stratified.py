@@ -18,15 +18,16 @@ TestFraction = Annotated[float, Field(gt=0, lt=1)]
 def stratified(labels: npt.NDArray[np.integer[Any]], test_fraction: float, seed: int) -> tuple[Indices, Indices]:
     """Return the positions of the training and the test examples, each in the data's order.
 
-    Of a class with n examples, `test_fraction`·n, rounded, are in the test part.
+    Of a class with n examples, `test_fraction`·n, rounded, are in the test part. Numbers of clients may stand for labels.
 
     >>> train, test = stratified(np.array([0, 0, 0, 0, 1, 1, 1, 1]), test_fraction=0.25, seed=0)
     >>> len(train), len(test)
     (6, 2)
     """
     tested = np.zeros(len(labels), dtype=bool)
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
+    order = np.argsort(labels, kind="stable")
+    values, starts = np.unique(labels[order], return_index=True)
+    for label, members in zip(values, np.split(order, starts[1:]), strict=True):
         count = round(test_fraction * len(members))
         tested[generator(seed, "test split", int(label)).permutation(members)[:count]] = True
     if tested.all() or not tested.any():

@@ -1,0 +1,188 @@
+"""A data set from named columns: features, a label and, where there are, a client and a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedquilt.data.data import Data, Split
+from fedquilt.data.ranges import to_range
+from fedquilt.data.scale import to_unit
+from fedquilt.data.stratified import stratified
+from fedquilt.errors import DataError, nearest
+from fedquilt.partition.partition import Indices
+
+Values = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column is what; without `features`, all columns that are nothing else are."""
+
+    label: str
+    features: tuple[str, ...] | None = None
+    client: str | None = None
+    latitude: str | None = None
+    longitude: str | None = None
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The columns of latitude and longitude, or none."""
+        if (self.latitude is None) != (self.longitude is None):
+            raise DataError("latitude and longitude go together: name both columns, or neither")
+        return () if self.latitude is None or self.longitude is None else (self.latitude, self.longitude)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are values of their own: the label and the client."""
+        return (self.label,) if self.client is None else (self.label, self.client)
+
+    def inputs(self, source: str, known: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns of features among those there are; raise a DataError if any named column is missing."""
+        wanted = [*self.names, *self.places, *(self.features or ())]
+        for name in wanted:
+            if name not in known:
+                raise DataError(f"{source}: has no column '{name}'; {nearest(name, known)}")
+        inputs = self.features or tuple(name for name in known if name not in wanted)
+        if not inputs:
+            raise DataError(f"{source}: has no columns of features beside {', '.join(wanted)}")
+        return inputs
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of one file: `x` has a row an example, `names` the label and the client, as they are written."""
+
+    source: str
+    x: Values
+    names: Mapping[str, Values]
+    places: npt.NDArray[np.float64] | None = None
+
+    def rows(self, chosen: Indices) -> Columns:
+        """Take some of the rows."""
+        names = {name: values[chosen] for name, values in self.names.items()}
+        return Columns(self.source, self.x[chosen], names, None if self.places is None else self.places[chosen])
+
+
+def data_of_columns(
+    name: str,
+    train: Columns,
+    test: Columns | None,
+    roles: Roles,
+    classes: int | None,
+    test_fraction: float,
+    seed: int,
+    scale: bool = False,
+) -> Data:
+    """Make a data set; without a test part, a share of every client is held out or, without clients, of every class.
+
+    Labels are whole numbers from 0, or text, which is numbered in its order. Clients are numbered in their order, those
+    of the training part first.
+    """
+    for part in (train, test):
+        if part is not None and not len(part.x):
+            raise DataError(f"{part.source}: has no rows")
+    both = [train] if test is None else [train, test]
+    if train.x.shape[1:] != both[-1].x.shape[1:]:
+        raise DataError(f"{both[-1].source}: examples of shape {both[-1].x.shape[1:]}, expected {train.x.shape[1:]}")
+    y, count = number_labels([(part.source, part.names[roles.label]) for part in both], classes)
+    if test is None:
+        groups = y[0] if roles.client is None else np.unique(train.names[roles.client], return_inverse=True)[1]
+        chosen, held_out = stratified(groups, test_fraction, seed)
+        both, y = [train.rows(chosen), train.rows(held_out)], [y[0][chosen], y[0][held_out]]
+    ids = None if roles.client is None else number_clients(both[0].names[roles.client], both[1].names[roles.client])
+    xs = [part.x for part in both]
+    if scale:
+        low, high = xs[0].min(axis=0), xs[0].max(axis=0)
+        xs = [to_range(x, low, high) for x in xs]
+    first, second = (
+        Split(_tensor(part.source, x), torch.from_numpy(labels), None if ids is None else ids[place], part.places)
+        for place, (part, x, labels) in enumerate(zip(both, xs, y, strict=True))
+    )
+    return Data(name, first, second, classes=count, prepare=to_unit if first.x.dtype == torch.uint8 else None)
+
+
+def _tensor(source: str, x: Values) -> Tensor:
+    if x.dtype == np.uint8:  # images stay bytes
+        return torch.from_numpy(np.ascontiguousarray(x))
+    with np.errstate(over="ignore"):
+        single = x.astype(np.float32)
+    if not np.isfinite(single).all():
+        row = np.flatnonzero(~np.isfinite(single.reshape(len(x), -1)).all(axis=1))[0]
+        raise DataError(f"{source}: row {row + 1}: a feature is missing, or no finite number in single precision")
+    return torch.from_numpy(single)
+
+
+def number_labels(parts: Iterable[tuple[str, Values]], classes: int | None) -> tuple[list[Indices], int]:
+    """Return labels as whole numbers from 0, and how many classes there are.
+
+    >>> number_labels([("train", np.array(["cat", "dog"])), ("test", np.array(["dog"]))], classes=None)
+    ([array([0, 1]), array([1])], 2)
+    """
+    read = [(source, values, _whole(source, values)) for source, values in parts]
+    if any(numbers is None for _, _, numbers in read):
+        texts = [values.astype(str) for _, values, _ in read]
+        for (source, _, _), text in zip(read, texts, strict=True):
+            if (text == "").any():
+                raise DataError(f"{source}: row {np.flatnonzero(text == '')[0] + 1}: the label is empty")
+        known = np.unique(np.concatenate(texts))
+        labels = [np.searchsorted(known, text).astype(np.int64) for text in texts]
+        found = len(known)
+    else:
+        labels = [numbers for _, _, numbers in read if numbers is not None]
+        found = max(int(numbers.max()) for numbers in labels) + 1
+        rows = sum(len(numbers) for numbers in labels)
+        if classes is None and found > rows + 1:
+            raise DataError(
+                f"{read[0][0]}: a label is {found - 1}, which makes more classes than there are rows ({rows}); "
+                "number labels from 0, or say how many `classes` there are"
+            )
+    for (source, _, _), numbers in zip(read, labels, strict=True):
+        if numbers.min() < 0:
+            raise DataError(
+                f"{source}: row {int(numbers.argmin()) + 1}: the label is {numbers.min()}; labels start at 0"
+            )
+        if classes is not None and numbers.max() >= classes:
+            row = int(numbers.argmax()) + 1
+            raise DataError(
+                f"{source}: row {row}: the label is {numbers.max()}, "
+                f"but with {classes} classes labels go from 0 to {classes - 1}"
+            )
+    return labels, classes or found
+
+
+def _whole(source: str, values: Values) -> Indices | None:
+    """Return labels that are whole numbers as such, None if they are text."""
+    if values.dtype.kind in "OSU":
+        try:
+            values = values.astype(np.float64)
+        except ValueError:
+            return None
+    with np.errstate(invalid="ignore"):
+        whole = values.astype(np.int64)
+    wrong = np.flatnonzero(whole != values)
+    if len(wrong):
+        raise DataError(f"{source}: row {wrong[0] + 1}: the label is {values[wrong[0]]}, not a whole number or text")
+    return whole
+
+
+def number_clients(train: Values, test: Values) -> tuple[Indices, Indices]:
+    """Number clients in the order of their names, those that have something to train on first.
+
+    >>> number_clients(np.array(["mia", "ben", "mia"]), np.array(["ada", "mia"]))
+    (array([1, 0, 1]), array([2, 1]))
+    """
+    known = np.unique(train)
+    others = np.setdiff1d(test, known)
+    here = np.searchsorted(known, train).astype(np.int64)
+    if not len(known) or not len(test):
+        return here, np.zeros(len(test), dtype=np.int64)
+    place = np.searchsorted(known, test).clip(max=len(known) - 1)
+    there = np.where(known[place] == test, place, len(known) + np.searchsorted(others, test))
+    return here, there.astype(np.int64)

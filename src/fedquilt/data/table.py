@@ -1,0 +1,179 @@
+"""Your own table: a CSV or Parquet file with a row an example."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedquilt.arguments import Count, Seed
+from fedquilt.data.columns import Columns, Roles, Values, data_of_columns
+from fedquilt.data.data import Data
+from fedquilt.data.folders import own
+from fedquilt.data.memory import require_memory
+from fedquilt.data.packaged import installed
+from fedquilt.data.stratified import TestFraction
+from fedquilt.errors import DataError, MissingExtraError
+from fedquilt.registry import datasets
+
+_ROWS = 50_000
+"""Rows of a CSV file that are turned into numbers at once."""
+
+
+@datasets.register
+def table(
+    path: Path,
+    label: str,
+    features: tuple[str, ...] | None = None,
+    client: str | None = None,
+    latitude: str | None = None,
+    longitude: str | None = None,
+    test: Path | None = None,
+    test_fraction: TestFraction = 0.2,
+    classes: Count | None = None,
+    scale: bool = False,
+    seed: Seed = 0,
+) -> Data:
+    """Your own table: a CSV or Parquet file with a row an example.
+
+    `label`, `client`, `latitude` and `longitude` are names of columns; `features` are those named, or all others. Labels
+    are whole numbers from 0, or text, which is numbered in its order. `test` is a second file, with the same columns;
+    without it `test_fraction` of every client's rows are held out or, without `client`, of every class's; `seed` decides
+    which. `scale` brings every feature to [−1, 1] by its range over the training part. A file that is not found as named
+    is looked for in the data folders. Parquet needs the extra `tables`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "pets.csv"
+    ...     _ = path.write_text("kilos,age,pet,owner\\n4.5,3,cat,mia\\n20,5,dog,ben\\n5,1,cat,ben\\n30,2,dog,mia\\n")
+    ...     data = table(path, label="pet", client="owner", test_fraction=0.5)
+    >>> data, data.train.ids.tolist()
+    (Data(pets: 2 to train, 2 to test, 2 classes), [...])
+    """
+    roles = Roles(label, features, client, latitude, longitude)
+    train = read_table_file(own(path), roles)
+    tested = None if test is None else read_table_file(own(test), roles)
+    return data_of_columns(path.stem, train, tested, roles, classes, test_fraction, seed, scale)
+
+
+def read_table_file(path: Path, roles: Roles) -> Columns:
+    """Read the columns that are needed of a CSV or Parquet file."""
+    if path.suffix == ".parquet":
+        return _read_parquet(path, roles)
+    if path.suffix in (".csv", ".tsv"):
+        return _read_csv(path, roles, delimiter="\t" if path.suffix == ".tsv" else ",")
+    raise DataError(f"{path}: must be a file that ends in .csv, .tsv or .parquet")
+
+
+def _read_csv(path: Path, roles: Roles, delimiter: str) -> Columns:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            header = next(reader, [])
+            if len(set(header)) < len(header):
+                raise DataError(f"{path}: two columns have the same name")
+            inputs = roles.inputs(str(path), header)
+            numbers = [header.index(name) for name in (*inputs, *roles.places)]
+            texts = [header.index(name) for name in roles.names]
+            blocks, names = [np.zeros((0, len(numbers)))], [[np.zeros(0, dtype="U1")] for _ in texts]
+            for block in _blocks(path, reader, len(header)):
+                blocks.append(_numbers(path, block, numbers, header))
+                for held, place in zip(names, texts, strict=True):
+                    held.append(np.array([row[place] for _, row in block], dtype=np.str_))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    values = np.concatenate(blocks)
+    places = values[:, len(inputs) :] if roles.places else None
+    columns = {name: np.concatenate(held) for name, held in zip(roles.names, names, strict=True)}
+    return _checked(Columns(str(path), values[:, : len(inputs)], columns, places), roles)
+
+
+def _blocks(path: Path, reader: Any, columns: int) -> Iterator[list[tuple[int, list[str]]]]:
+    """Yield rows with their line numbers, many at a time."""
+    block: list[tuple[int, list[str]]] = []
+    for row in reader:
+        if not row:
+            continue  # an empty line
+        if len(row) != columns:
+            raise DataError(f"{path}: line {reader.line_num}: {len(row)} values, but the first line names {columns}")
+        block.append((reader.line_num, row))
+        if len(block) == _ROWS:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _numbers(
+    path: Path, block: list[tuple[int, list[str]]], places: list[int], header: list[str]
+) -> npt.NDArray[np.float64]:
+    try:
+        return np.array([[row[place] for place in places] for _, row in block], dtype=np.float64)
+    except ValueError:
+        for line, row in block:
+            for place in places:
+                _number(path, line, header[place], row[place])
+        raise
+
+
+def _number(path: Path, line: int, name: str, text: str) -> None:
+    try:
+        float(text)
+    except ValueError:
+        what = f"{text!r} is not a number" if text else "is empty"
+        raise DataError(f"{path}: line {line}, column '{name}': {what}") from None
+
+
+def _read_parquet(path: Path, roles: Roles) -> Columns:
+    if not installed("pyarrow"):
+        raise MissingExtraError(f"{path}: reading Parquet", "tables")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            inputs = roles.inputs(str(path), file.schema_arrow.names)
+            wanted = [*inputs, *roles.places, *roles.names]
+            rows = file.metadata.num_rows
+            require_memory(f"{path}: {rows:,} rows of {len(wanted)} columns", rows * len(wanted) * 8)
+            read = file.read(columns=wanted)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    numbers = {name: _column(path, read, name, numeric=True) for name in (*inputs, *roles.places)}
+    columns = {name: _column(path, read, name, numeric=False) for name in roles.names}
+    x = np.column_stack([numbers[name] for name in inputs])
+    places = np.column_stack([numbers[name] for name in roles.places]) if roles.places else None
+    return _checked(Columns(str(path), x, columns, places), roles)
+
+
+def _column(path: Path, read: Any, name: str, numeric: bool) -> Values:
+    column = read.column(name)
+    if column.null_count:
+        row = column.is_null().to_pylist().index(True) + 1
+        raise DataError(f"{path}: row {row}, column '{name}': is empty")
+    values = np.asarray(column.to_numpy())
+    if numeric and values.dtype.kind not in "biuf":
+        raise DataError(f"{path}: column '{name}': holds {column.type}, not numbers")
+    return values.astype(np.float64) if numeric else values
+
+
+def _checked(columns: Columns, roles: Roles) -> Columns:
+    """Refuse a client without a name, and places that are none on Earth."""
+    if roles.client is not None:
+        empty = np.flatnonzero(columns.names[roles.client].astype(str) == "")
+        if len(empty):
+            raise DataError(f"{columns.source}: row {empty[0] + 1}, column '{roles.client}': is empty")
+    for place, most in enumerate((90, 180) if columns.places is not None else ()):
+        assert columns.places is not None
+        wrong = np.flatnonzero(~(np.abs(columns.places[:, place]) <= most))
+        if len(wrong):
+            found = columns.places[wrong[0], place]
+            raise DataError(
+                f"{columns.source}: row {wrong[0] + 1}, column '{roles.places[place]}': "
+                f"{found} is outside of −{most} to {most} degrees"
+            )
+    return columns

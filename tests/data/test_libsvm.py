@@ -1,0 +1,125 @@
+import os
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+
+from fedquilt.data import libsvm
+from fedquilt.data.libsvm import SETS, Name, canonical, to_range
+from fedquilt.data.published import PUBLISHED
+from fedquilt.errors import DataError
+
+# Wei 2022, Table 1: classes, training and test examples, features. It gives vehicle 446 to test, but the set has 846.
+TABLE_1 = {
+    "a1a": (2, 1605, 30956, 123),
+    "svmguide1": (2, 3089, 4000, 4),
+    "splice": (2, 1000, 2175, 60),
+    "vehicle": (4, 500, 846 - 500, 18),
+    "dna": (3, 2000, 1186, 180),
+    "pendigits": (10, 7494, 3498, 16),
+    "satimage": (6, 4435, 2000, 36),
+    "usps": (10, 7291, 2007, 256),
+}
+
+
+def needs(name: str) -> None:
+    if not os.environ.get("FEDQUILT_DATA") or PUBLISHED[name].missing():
+        pytest.skip(f"FEDQUILT_DATA names no folder with {name}. {PUBLISHED[name].where()}")
+
+
+def test_every_set_is_known_everywhere() -> None:
+    assert list(SETS) == list(get_args(Name)) == list(TABLE_1)
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("name", TABLE_1)
+def test_counts_of_table_1(name: Name) -> None:
+    needs(name)
+    classes, train, test, features = TABLE_1[name]
+    data = libsvm(name)
+    assert data.classes == classes
+    assert data.train.x.shape == (train, features)
+    assert data.test.x.shape == (test, features)
+    assert sorted(set(data.train.y.tolist())) == list(range(classes))
+    assert data.train.x.dtype == torch.float32
+    # Every feature reaches both ends, unless it never changes.
+    low, high = data.train.x.min(dim=0).values, data.train.x.max(dim=0).values
+    constant = low == high
+    assert set(low[~constant].tolist()) == {-1.0}
+    assert set(high[~constant].tolist()) == {1.0}
+    assert not data.test.x[:, constant].any()
+    about = PUBLISHED[name]
+    assert (about.classes, about.train, about.test) == (classes, train, test)
+
+
+@pytest.mark.real_data
+def test_unscaled_features_are_as_published() -> None:
+    needs("svmguide1")
+    data = libsvm("svmguide1", scale=False)
+    # The first line of the file: 1 1:2.617300e+01 2:5.886700e+01 3:-1.894697e-01 4:1.251225e+02
+    assert data.train.x[0].tolist() == pytest.approx([26.173, 58.867, -0.1894697, 125.1225])
+    assert data.train.y[0] == 1
+
+
+@pytest.mark.real_data
+def test_vehicle_is_split_by_the_seed() -> None:
+    needs("vehicle")
+    first, again, other = (libsvm("vehicle", scale=False, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(first.train.x, again.train.x)
+    assert not torch.equal(first.train.x, other.train.x)
+    for data in (first, other):  # together the parts are the whole set
+        rows = np.vstack([np.column_stack([part.y, part.x]) for part in (data.train, data.test)])
+        assert len(np.unique(rows, axis=0)) == len(rows) == 846
+
+
+def write(folder: Path, rows: int, features: int = 4, labels: tuple[int, ...] = (0, 1)) -> None:
+    (folder / "libsvm").mkdir(exist_ok=True)
+    lines = [f"{labels[row % len(labels)]} {features}:{row}\n" for row in range(rows)]
+    (folder / "libsvm" / "svmguide1").write_text("".join(lines))
+    (folder / "libsvm" / "svmguide1.t").write_text("".join(lines))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FEDQUILT_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_missing(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"libsvm/svmguide1.xz is missing .*fedquilt data get svmguide1"):
+        libsvm("svmguide1")
+
+
+def test_wrong_number_of_examples(folder: Path) -> None:
+    write(folder, rows=3)
+    with pytest.raises(DataError, match="3 examples, expected 3089"):
+        libsvm("svmguide1")
+
+
+def test_too_many_features(folder: Path) -> None:
+    write(folder, rows=3089, features=5)
+    with pytest.raises(DataError, match="line 1: feature 5, expected 1 to 4"):
+        libsvm("svmguide1")
+
+
+def test_other_numbers(folder: Path) -> None:
+    write(folder, rows=3089)
+    with pytest.raises(DataError, match=f"not the published one: .*{SETS['svmguide1'].train.digest}"):
+        libsvm("svmguide1")
+
+
+def test_the_order_of_examples_does_not_matter_to_the_digest_but_any_number_does() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(20, 3)), rng.integers(3, size=20).astype(float)
+    order = rng.permutation(20)
+    before = canonical(x, y)
+    assert canonical(x[order], y[order]) == before
+    x[4, 1] += 1e-12
+    assert canonical(x, y) != before
+
+
+def test_test_values_may_leave_the_range() -> None:
+    scaled = to_range(np.array([[-1.0], [0.0], [5.0]]), low=np.array([0.0]), high=np.array([4.0]))
+    assert scaled.ravel().tolist() == [-1.5, -1.0, 1.5]
