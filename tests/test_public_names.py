@@ -89,6 +89,7 @@ REGISTERED = {
         "random_fourier",
         "resnet20_fixup",
         "softmax_regression",
+        "word_lstm",
     ],
     "datasets": ["cifar10", "digits", "mnist", "mnist_5k"],
     "partitions": ["dirichlet", "iid", "shards"],
