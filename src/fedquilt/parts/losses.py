@@ -22,6 +22,7 @@ def cross_entropy() -> Loss:
 
 
 def _each(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
+    targets = targets.long()  # data sets may keep them in fewer bytes
     if targets.dim() == 1:
         return functional.cross_entropy(outputs, targets, reduction="none"), None
     flat = functional.cross_entropy(outputs.flatten(0, -2), targets.flatten(), reduction="none", ignore_index=IGNORED)
@@ -29,6 +30,7 @@ def _each(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def _mean(outputs: Tensor, targets: Tensor) -> Tensor:
+    targets = targets.long()
     if targets.dim() == 1:
         return functional.cross_entropy(outputs, targets)
     return functional.cross_entropy(outputs.flatten(0, -2), targets.flatten(), ignore_index=IGNORED)
