@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedquilt.data import Data, Split, arrays, cifar10, digits, mnist, mnist_5k
+    from fedquilt.data import Data, Split, arrays, cifar10, digits, mnist, mnist_5k, posts, shakespeare
     from fedquilt.engines import inline, processes, vectorised
     from fedquilt.errors import FedquiltError
     from fedquilt.experiment.report import report
@@ -65,6 +65,8 @@ _HOMES = {
         "digits",
         "mnist",
         "mnist_5k",
+        "posts",
+        "shakespeare",
     ),
     "fedquilt.engines": (
         "inline",
@@ -176,6 +178,7 @@ __all__ = [
     "norm_bound",
     "one_shot",
     "own_test",
+    "posts",
     "processes",
     "projected",
     "report",
@@ -184,6 +187,7 @@ __all__ = [
     "run",
     "scaffold",
     "server_training",
+    "shakespeare",
     "shards",
     "sign_agreement",
     "stragglers",

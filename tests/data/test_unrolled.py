@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedquilt.core.loss import IGNORED
-from fedquilt.data import unrolled as module
 from fedquilt.data.unrolled import unrolled
 
 SEQUENCES = st.lists(st.lists(st.integers(2, 9), max_size=12), min_size=1, max_size=8)
@@ -36,7 +35,7 @@ def test_every_symbol_is_predicted_once_from_the_one_before(
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     sequences = [[2] * size for size in (3, 0, 7, 1, 0, 4)]
     whole = unrolled(*flat(sequences), length=3, vocabulary=10, begin=0)
-    monkeypatch.setattr(module, "BLOCK", 2)
+    monkeypatch.setattr("fedquilt.data.unrolled.BLOCK", 2)
     cut = unrolled(*flat(sequences), length=3, vocabulary=10, begin=0)
     assert all(np.array_equal(a, b) for a, b in zip(whole, cut, strict=True))
 

@@ -6,6 +6,19 @@ from fedquilt.data.data import Augment, Data, Prepare, Split
 from fedquilt.data.digits import digits
 from fedquilt.data.mnist import mnist
 from fedquilt.data.mnist_5k import mnist_5k
+from fedquilt.data.posts import posts
 from fedquilt.data.shakespeare import shakespeare
 
-__all__ = ["Augment", "Data", "Prepare", "Split", "arrays", "cifar10", "digits", "mnist", "mnist_5k", "shakespeare"]
+__all__ = [
+    "Augment",
+    "Data",
+    "Prepare",
+    "Split",
+    "arrays",
+    "cifar10",
+    "digits",
+    "mnist",
+    "mnist_5k",
+    "posts",
+    "shakespeare",
+]

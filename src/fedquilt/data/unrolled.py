@@ -27,34 +27,34 @@ def unrolled(
     vocabulary: int,
     begin: int,
     end: int | None = None,
+    firsts: Indices | None = None,
 ) -> tuple[Tensor, Tensor, Indices]:
     """Return inputs and targets, (rows, length), and the number of the sequence that each row belongs to.
 
-    `symbols` has all sequences one after the other, `sizes` how long each is. Every sequence is preceded by the symbol
-    `begin`, which is never a target, and where there is an `end`, the network has to predict that too. Symbols are kept
-    in as few bytes as `vocabulary` of them need.
+    `sizes` says how long each sequence is, `firsts` where in `symbols` it begins; unless given, they stand one after the
+    other. Every sequence is preceded by the symbol `begin`, which is never a target, and where there is an `end`, the
+    network has to predict that too. Symbols are kept in as few bytes as `vocabulary` of them need.
 
     >>> x, y, of = unrolled(np.array([5, 6, 7, 8]), np.array([3, 1]), length=2, vocabulary=10, begin=0, end=1)
     >>> x.tolist(), y.tolist(), of.tolist()
     ([[0, 5], [6, 7], [0, 8]], [[5, 6], [7, 1], [8, 1]], [0, 0, 1])
     """
-    predicted = sizes + (end is not None)
-    rows = -(-predicted // length)
-    firsts, starts = _before(sizes), _before(rows) * length
+    firsts = _before(sizes) if firsts is None else firsts
+    rows = -(-(sizes + (end is not None)) // length)
+    starts = _before(rows) * length
     dtype = np.int16 if vocabulary <= 2**15 else np.int32
     x = np.full(int(rows.sum()) * length, begin, dtype=dtype)
     y = np.full(len(x), IGNORED, dtype=dtype)
     for block in range(0, len(sizes), BLOCK):
         some = slice(block, block + BLOCK)
-        if not sizes[some].sum():
-            continue
-        first, last = int(firsts[some][0]), int(firsts[some][-1] + sizes[some][-1])
-        places = np.arange(first, last) + np.repeat(starts[some] - firsts[some], sizes[some])
-        y[places] = symbols[first:last]
-        followed = np.ones(len(places), dtype=bool)
+        own, count = sizes[some], np.arange(int(sizes[some].sum()))
+        values = symbols[count + np.repeat(firsts[some] - _before(own), own)]
+        places = count + np.repeat(starts[some] - _before(own), own)
+        y[places] = values
+        followed = np.ones(len(count), dtype=bool)
         if end is None:
-            followed[np.cumsum(sizes[some])[sizes[some] > 0] - 1] = False  # nothing is predicted after the last one
-        x[places[followed] + 1] = symbols[first:last][followed]
+            followed[np.cumsum(own)[own > 0] - 1] = False  # nothing is predicted after the last one
+        x[places[followed] + 1] = values[followed]
     if end is not None:
         y[starts + sizes] = end
     return _rows(x, length), _rows(y, length), np.repeat(np.arange(len(sizes)), rows)
