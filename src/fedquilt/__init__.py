@@ -7,7 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedquilt.data import Data, Split, arrays, cifar10, digits, mnist, mnist_5k, posts, shakespeare
+    from fedquilt.data import (
+        Data,
+        Split,
+        arrays,
+        cifar10,
+        digits,
+        femnist,
+        mnist,
+        mnist_5k,
+        posts,
+        shakespeare,
+        stack_overflow,
+    )
     from fedquilt.engines import inline, processes, vectorised
     from fedquilt.errors import FedquiltError
     from fedquilt.experiment.report import report
@@ -63,10 +75,12 @@ _HOMES = {
         "arrays",
         "cifar10",
         "digits",
+        "femnist",
         "mnist",
         "mnist_5k",
         "posts",
         "shakespeare",
+        "stack_overflow",
     ),
     "fedquilt.engines": (
         "inline",
@@ -163,6 +177,7 @@ __all__ = [
     "fed_sgd",
     "fed_vc",
     "fed_yogi",
+    "femnist",
     "fine_tuned",
     "fl_hc",
     "geometric_median",
@@ -190,6 +205,7 @@ __all__ = [
     "shakespeare",
     "shards",
     "sign_agreement",
+    "stack_overflow",
     "stragglers",
     "summary",
     "sweep",

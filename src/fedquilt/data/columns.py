@@ -61,7 +61,7 @@ def rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
 
 def _opened(path: Path) -> IO[str]:
     opener = OPENERS.get(path.suffix)
-    return path.open(encoding="utf-8") if opener is None else opener(path, "rt", encoding="utf-8")  # type: ignore[operator,no-any-return]
+    return path.open(encoding="utf-8") if opener is None else opener(path, "rt", encoding="utf-8")  # type: ignore[operator]
 
 
 def _of_line(place: str, line: str, columns: Sequence[str]) -> tuple[Any, ...]:

@@ -140,7 +140,8 @@ def limited(owners: Indices, sizes: Indices, words: int) -> Indices:
     before = np.cumsum(sizes) - sizes
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
     before = before - np.repeat(before[starts], np.diff(starts, append=len(owners)))
-    return np.clip(words - before, 0, sizes)
+    kept: Indices = np.clip(words - before, 0, sizes)
+    return kept
 
 
 def code(read: Posts, firsts: Indices, sizes: Indices, vocabulary: int) -> npt.NDArray[np.integer[Any]]:
@@ -161,7 +162,8 @@ def code(read: Posts, firsts: Indices, sizes: Indices, vocabulary: int) -> npt.N
     frequent = frequent[counts[frequent] > 0]
     symbols = np.full(read.distinct, OTHER, dtype=np.int16 if vocabulary <= 2**15 else np.int32)
     symbols[frequent] = np.arange(FIRST_WORD, FIRST_WORD + len(frequent))
-    return symbols[read.words]
+    coded: npt.NDArray[np.integer[Any]] = symbols[read.words]
+    return coded
 
 
 def _split(
