@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from fedquilt import cli
+from fedquilt import cli, registry
 
 SPEC: dict[str, dict[str, Any]] = {
     "run": {"rounds": 1},
@@ -28,6 +28,7 @@ SPEC: dict[str, dict[str, Any]] = {
 GONE = object()
 
 FED_AVG_KEYS = "batch, epochs, fraction, keep_momentum, lr, momentum, reshuffle, weight_decay"
+DATA_SETS, MODELS = ", ".join(registry.datasets), ", ".join(registry.models)  # all of them: test_public_names.py
 TABLES = "data, engine, method, model, partition, published, run, sweep, wrap"
 OWN = 'or the import path of your own, "module:function"'
 
@@ -78,7 +79,7 @@ CHANGED = [
     ({"run": 3}, "run: must be a table, [run], got 3"),
     ({"run": [{"rounds": 3}]}, "run: must be a table, [run], got [{'rounds': 3}]"),
     ({"run": GONE}, "[run]: the table is missing; it needs at least: rounds"),
-    ({"data": GONE}, "[data]: the table is missing; it needs a name (cifar10, digits, mnist, mnist_5k)"),
+    ({"data": GONE}, f"[data]: the table is missing; it needs a name ({DATA_SETS})"),
     (
         {"method": GONE},
         "[method]: the table is missing; it needs a name (centralised, fed_avg, fed_avg_m, fed_sgd, local_only, one_shot)",
@@ -96,13 +97,11 @@ CHANGED = [
     ),
     (
         {"model.name": "mnist2nn"},
-        "[model] name: no model is called 'mnist2nn'; did you mean 'mnist_2nn'? (known: char_lstm, cifar_cnn_hsu, "
-        f"cifar_cnn_mcmahan, mnist_2nn, mnist_cnn, random_fourier, resnet20_fixup, softmax_regression); {OWN}",
+        f"[model] name: no model is called 'mnist2nn'; did you mean 'mnist_2nn'? (known: {MODELS}); {OWN}",
     ),
     (
         {"data.name": "digit"},
-        "[data] name: no data set is called 'digit'; did you mean 'digits'? "
-        f"(known: cifar10, digits, mnist, mnist_5k); {OWN}",
+        f"[data] name: no data set is called 'digit'; did you mean 'digits'? (known: {DATA_SETS}); {OWN}",
     ),
     (
         {"partition.name": "dirichelet"},
