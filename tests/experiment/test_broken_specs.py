@@ -27,8 +27,10 @@ SPEC: dict[str, dict[str, Any]] = {
 
 GONE = object()
 
-DATASETS = ", ".join(registry.datasets)
 FED_AVG_KEYS = "batch, epochs, fraction, keep_momentum, lr, momentum, reshuffle, weight_decay"
+DATA_SETS, MODELS, PARTITIONS = (
+    ", ".join(names) for names in (registry.datasets, registry.models, registry.partitions)
+)
 TABLES = "data, engine, method, model, partition, published, run, sweep, wrap"
 OWN = 'or the import path of your own, "module:function"'
 
@@ -79,7 +81,7 @@ CHANGED = [
     ({"run": 3}, "run: must be a table, [run], got 3"),
     ({"run": [{"rounds": 3}]}, "run: must be a table, [run], got [{'rounds': 3}]"),
     ({"run": GONE}, "[run]: the table is missing; it needs at least: rounds"),
-    ({"data": GONE}, f"[data]: the table is missing; it needs a name ({DATASETS})"),
+    ({"data": GONE}, f"[data]: the table is missing; it needs a name ({DATA_SETS})"),
     (
         {"method": GONE},
         "[method]: the table is missing; it needs a name (centralised, fed_avg, fed_avg_m, fed_sgd, local_only, one_shot)",
@@ -97,17 +99,16 @@ CHANGED = [
     ),
     (
         {"model.name": "mnist2nn"},
-        "[model] name: no model is called 'mnist2nn'; did you mean 'mnist_2nn'? (known: char_lstm, cifar_cnn_hsu, "
-        f"cifar_cnn_mcmahan, mnist_2nn, mnist_cnn, random_fourier, resnet20_fixup, softmax_regression); {OWN}",
+        f"[model] name: no model is called 'mnist2nn'; did you mean 'mnist_2nn'? (known: {MODELS}); {OWN}",
     ),
     (
         {"data.name": "digit"},
-        f"[data] name: no data set is called 'digit'; did you mean 'digits'? (known: {DATASETS}); {OWN}",
+        f"[data] name: no data set is called 'digit'; did you mean 'digits'? (known: {DATA_SETS}); {OWN}",
     ),
     (
         {"partition.name": "dirichelet"},
         "[partition] name: no partition is called 'dirichelet'; did you mean 'dirichlet'? "
-        f"(known: dirichlet, iid, shards); {OWN}",
+        f"(known: {PARTITIONS}); {OWN}",
     ),
     (
         {"engine.name": "ray"},
@@ -119,7 +120,7 @@ CHANGED = [
         f"[method] server_momentum: unknown key; did you mean 'keep_momentum'? (known: {FED_AVG_KEYS})",
     ),
     ({"engine.workers": 2}, "[engine] workers: unknown key; known: compute, device, precision"),
-    ({"partition.labels": [1]}, "[partition] labels: unknown key; known: clients, seed"),
+    ({"partition.labels": [1]}, "[partition] labels: unknown key; known: clients, own_test, seed"),
     (
         {"run.round": 3},
         "[run] round: unknown key; did you mean 'rounds'? "

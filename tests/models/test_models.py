@@ -27,6 +27,11 @@ COUNTS = [
     # 265·V + 1024·(8 + 256 + 2) + 1024·(512 + 2)
     (models.char_lstm(), 265 * 90 + 798_720),
     (models.char_lstm(vocabulary=258), 265 * 258 + 798_720),
+    (models.char_lstm(vocabulary=258, peepholes=True, biases=1), 866_578),
+    (models.char_lstm(vocabulary=258, peepholes=True), 866_578 + 2 * 1024),
+    (models.word_lstm(peepholes=True, biases=1), 4_950_544),
+    # 192·V + 1024·(192 + 256 + 2) + 257·V
+    (models.word_lstm(), 449 * 10_000 + 460_800),
     # D·inputs + D, D·classes
     (models.random_fourier(), 78_500 + 1_000),
     (models.random_fourier(bias=True), 78_500 + 1_000 + 10),
@@ -54,6 +59,7 @@ CASES = {
     "char_lstm": (torch.arange(42).view(6, 7), (6, 7, 90)),
     "random_fourier": (images(6, 1, 28, 28), (6, 10)),
     "resnet20_fixup": (images(6, 3, 32, 32), (6, 10)),
+    "word_lstm": (torch.arange(42).view(6, 7), (6, 7, 10_000)),
 }
 
 
@@ -124,7 +130,7 @@ def test_every_model_names_its_classifier(name: str) -> None:
     assert output is scores
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "char_lstm"])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("char_lstm", "word_lstm")])
 def test_every_model_can_be_mapped_over_clients(name: str) -> None:
     """nn.LSTM aside, which is slower mapped than in a loop."""
     x, _ = CASES[name]

@@ -79,7 +79,10 @@ def pays(federation: Federation, rounds: int) -> bool:
     the steps planned for the whole run, at 0.2 ms each, add up to more than a minute; and where a compiler is there.
     """
     module, algorithm = federation.bench.module, federation.algorithm
-    slow = any(isinstance(part, nn.modules.conv._ConvNd | nn.RNNBase) for part in module.modules())
+    slow = any(
+        isinstance(part, nn.modules.conv._ConvNd | nn.RNNBase) or getattr(part, "unrolled", False)
+        for part in module.modules()
+    )
     if slow or federation.layout.size > LARGEST or unmappable(module, algorithm) is not None:
         return False
     if planned_steps(federation, rounds) * SECONDS_A_STEP <= WORTH:

@@ -8,6 +8,7 @@ from fedquilt.models.mnist_cnn import mnist_cnn
 from fedquilt.models.random_fourier import random_fourier
 from fedquilt.models.resnet20_fixup import resnet20_fixup
 from fedquilt.models.softmax_regression import softmax_regression
+from fedquilt.models.word_lstm import word_lstm
 
 __all__ = [
     "char_lstm",
@@ -18,4 +19,5 @@ __all__ = [
     "random_fourier",
     "resnet20_fixup",
     "softmax_regression",
+    "word_lstm",
 ]

@@ -71,6 +71,7 @@ class OwnLoss:
 def _each(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
     if targets.is_floating_point():
         raise SpecError('loss: cross_entropy is for classes, and these targets are numbers: take "mean_squared_error"')
+    targets = targets.long()  # data sets may keep them in fewer bytes
     if targets.dim() == 1:
         return functional.cross_entropy(outputs, targets, reduction="none"), None
     flat = functional.cross_entropy(outputs.flatten(0, -2), targets.flatten(), reduction="none", ignore_index=IGNORED)
@@ -78,6 +79,7 @@ def _each(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def _mean(outputs: Tensor, targets: Tensor) -> Tensor:
+    targets = targets.long()
     if targets.dim() == 1:
         return functional.cross_entropy(outputs, targets)
     return functional.cross_entropy(outputs.flatten(0, -2), targets.flatten(), ignore_index=IGNORED)

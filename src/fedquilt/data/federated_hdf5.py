@@ -1,0 +1,72 @@
+"""HDF5 files of TensorFlow Federated's data sets: a group `examples`, in it a group for every client, in that columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedquilt.data.packaged import installed
+from fedquilt.errors import DataError, MissingExtraError
+from fedquilt.partition.partition import Indices
+
+
+class Clients:
+    """The clients of an open file, in the order of their names."""
+
+    def __init__(self, path: Path, examples: Any) -> None:
+        """Look up who is there."""
+        self.path = path
+        self.examples = examples
+        self.names: list[str] = sorted(examples)
+        if not self.names:
+            raise DataError(f"{path}: has no clients in 'examples'")
+
+    def column(self, client: str, name: str, shape: tuple[int, ...] = ()) -> Any:
+        """Return a column of a client, unread, after a look at its shape: a row an example, each of `shape`."""
+        own = self.examples[client]
+        if name not in getattr(own, "keys", list)():
+            raise DataError(f"{self.path}: examples/{client} has no column '{name}'")
+        found = own[name]
+        if getattr(found, "shape", None) is None or found.shape[1:] != shape or not found.ndim:
+            wanted = " × ".join(["examples", *map(str, shape)])
+            raise DataError(f"{self.path}: examples/{client}/{name} is not an array of {wanted}")
+        return found
+
+    def read(self, client: str, name: str, rows: int, shape: tuple[int, ...] = ()) -> Any:
+        """Read the first rows of a client's column."""
+        column = self.column(client, name, shape)
+        try:
+            return column[:rows]
+        except OSError as error:
+            raise DataError(f"{self.path}: examples/{client}/{name} cannot be read: {error}") from error
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Clients]:
+    """Open a file for reading its clients."""
+    if not installed("h5py"):
+        raise MissingExtraError(f"{path}: HDF5", "hdf5")
+    import h5py
+
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    with file:
+        if not isinstance(file.get("examples"), h5py.Group):
+            raise DataError(f"{path}: has no group 'examples'; expected a file of TensorFlow Federated's data sets")
+        yield Clients(path, file["examples"])
+
+
+def numbered(train: list[str], test: list[str]) -> tuple[Indices, Indices]:
+    """Number clients in the order of their names, the same ones alike in both parts.
+
+    >>> [part.tolist() for part in numbered(["b", "c"], ["a", "c"])]
+    [[1, 2], [0, 2]]
+    """
+    numbers = np.unique([*train, *test], return_inverse=True)[1].astype(np.int64)
+    return numbers[: len(train)], numbers[len(train) :]
