@@ -75,7 +75,7 @@ def get(name: Name) -> None:
         placed = fetch(published, tell, _say)
     for path in placed:
         _say(f"Wrote {path}")
-    _say(f"{name}: all {len(published.files)} files are there, and are the published ones.")
+    _say(f"{name}: all {len(published.files)} files are there, and were checked.")
 
 
 @contextmanager
