@@ -244,7 +244,7 @@ def report(
     if any(row[HEADER.index("last accuracy")] == "–" != row[HEADER.index("last loss")] for row in done.rows):
         columns |= {"last loss": "last loss"}
     columns |= {name: name for name in ("other metrics",) if any(row[HEADER.index(name)] != "–" for row in done.rows)}
-    columns |= {"rounds to target": f"rounds to {percent(done.target)}"}
+    columns |= {"rounds to target": f"rounds to {percent(done.target) if done.target else 'target'}"}
     table = Table(Column("run", no_wrap=True), *columns.values())
     for row in done.rows:
         table.add_row(escape(row[0]), *(escape(row[HEADER.index(name)]) for name in columns))

@@ -10,6 +10,7 @@ rounds = 50               # rounds of training
 seed = 1                  # of selection, batches and initialisation; one seed gives the same model, bit for bit
 eval_every = 1            # rounds between tests
 # train_loss = true       # also measure the loss on the whole training set
+# metrics = ["accuracy", "top5"]   # what a test measures besides the loss
 # stop_at = 0.97          # stop once test accuracy reaches this
 # checkpoint_seconds = 10 # how much work a crash may cost
 
