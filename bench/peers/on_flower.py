@@ -50,15 +50,19 @@ def server_app(work, turns, model):
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
+        # The fraction is taken of the nodes that have connected so far, which in the first round need not be all.
         strategy = FedAvg(
-            fraction_train=work.cohort / work.clients, fraction_evaluate=0.0, min_available_nodes=work.clients
+            fraction_train=work.cohort / work.clients,
+            min_train_nodes=work.cohort,
+            min_available_nodes=work.clients,
+            fraction_evaluate=0.0,
         )
-        trained = strategy.start(
-            grid,
-            ArrayRecord(model.state_dict()),
-            num_rounds=turns.rounds,
-            evaluate_fn=lambda server_round, arrays: turns.boundary() and None,
-        )
+
+        def evaluate(server_round: int, arrays: ArrayRecord) -> None:
+            turns.boundary()
+
+        first = ArrayRecord(model.state_dict())
+        trained = strategy.start(grid, first, num_rounds=turns.rounds, evaluate_fn=evaluate)
         model.load_state_dict(trained.arrays.to_torch_state_dict())
 
     return app

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -49,6 +50,7 @@ class Program:
             self.heard()
             self.round(record=False)
         self.start_up = time.perf_counter() - begun
+        self.send(signal.SIGSTOP)
 
     @contextlib.contextmanager
     def watched(self):
@@ -74,6 +76,12 @@ class Program:
         except psutil.NoSuchProcess:
             return []
 
+    def send(self, signal_: signal.Signals) -> None:
+        """Send a signal to the process and its children, by their numbers."""
+        for process in self._tree():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal_)
+
     def weigh(self) -> None:
         """Note the memory of the process tree, every page once.
 
@@ -91,6 +99,7 @@ class Program:
 
     def ask(self, what: str) -> None:
         """Ask for something, without waiting for it."""
+        self.send(signal.SIGCONT)
         try:
             self.process.stdin.write(what + "\n")
             self.process.stdin.flush()
@@ -115,9 +124,10 @@ class Program:
         return said[-1] if said else "ended without a word"
 
     def round(self, record: bool) -> float:
-        """Have one round done; return how long it took."""
+        """Have one round done, and stand still after it; return how long it took."""
         self.ask("round")
         seconds = float(self.heard()["seconds"])
+        self.send(signal.SIGSTOP)
         if record:
             self.seconds.append(seconds)
         return seconds

@@ -7,6 +7,7 @@ writes both to files in PEERS_DATA, which every program reads.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
 from functools import cache
@@ -49,20 +50,31 @@ class Work:
 
     def client(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """One client's examples, float32 (characters: int64), and labels."""
-        x, y = (_opened(self.name, part) for part in ("x", "y"))
-        first = _starts(self.held or self.sizes)[index]
-        return np.array(x[first : first + self.sizes[index]]), np.array(y[first : first + self.sizes[index]])
+        return self._read(int(_starts(self.held or self.sizes)[index]), self.sizes[index])
 
     @property
     def examples(self) -> tuple[np.ndarray, np.ndarray]:
         """All clients' examples, client after client."""
+        if not self.held:
+            return self._read(0, sum(self.sizes))
         parts = [self.client(index) for index in range(self.clients)]
         return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+
+    def _read(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        text = self.model == "lstm"
+        kinds = {"x": (np.int64 if text else np.float32, self.shape), "y": (np.int64, self.shape if text else ())}
+        parts = []
+        for part, (kind, shape) in kinds.items():
+            size = math.prod(shape)
+            offset = first * size * np.dtype(kind).itemsize
+            values = np.fromfile(_folder() / f"{self.name}_{part}.bin", kind, count * size, offset=offset)
+            parts.append(values.reshape(count, *shape))
+        return parts[0], parts[1]
 
     @property
     def first_model(self) -> np.ndarray:
         """The model to begin with, as one vector, in PyTorch's order and layout."""
-        return np.load(_folder() / f"{self.name}_model.npy")
+        return np.fromfile(_folder() / f"{self.name}_model.bin", np.float32)
 
     def torch_model(self):
         """Build the PyTorch model, from one seed."""
@@ -84,16 +96,11 @@ class Work:
             draw = rng.random if len(self.shape) > 1 else rng.standard_normal
             x, y = draw((count, *self.shape), np.float32), rng.integers(0, self.classes, count)
         for part, values in {"x": x, "y": y, "model": vector(self.torch_model())}.items():
-            np.save(_folder() / f"{self.name}_{part}.npy", values)
+            values.tofile(_folder() / f"{self.name}_{part}.bin")
 
 
 def _folder() -> Path:
     return Path(os.environ["PEERS_DATA"])
-
-
-@cache
-def _opened(name: str, part: str) -> np.ndarray:
-    return np.load(_folder() / f"{name}_{part}.npy", mmap_mode="r")
 
 
 @cache
