@@ -1,4 +1,4 @@
-"""The workloads' models in JAX: functions of the parameters in PyTorch's order and layout, so that models can be compared."""
+"""The workloads' models in JAX: functions of parameters in PyTorch's order and layout, so that models can be compared."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 from environments import SkippedError
@@ -29,6 +30,8 @@ class Program:
     seconds: list[float] = field(default_factory=list)
     start_up: float = 0.0
     peak: int = 0
+    apart: float = float("inf")
+    """How far its model is from the plain loop's, after a round on the same batches."""
 
     def __post_init__(self) -> None:
         self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
@@ -90,11 +93,10 @@ class Program:
         """
         own, files = 0, [0]
         for process in self._tree():
-            with contextlib.suppress(OSError), open(f"/proc/{process.pid}/smaps_rollup") as rollup:
-                lines = (line.split() for line in rollup)
-                parts = {line[0]: int(line[1]) for line in lines if line[-1] == "kB"}
-                own += parts["Pss_Anon:"] + parts["Pss_Shmem:"]
-                files.append(parts["Rss:"] - parts["Anonymous:"] - _shared(process.pid))
+            with contextlib.suppress(OSError):
+                rollup, status = _kilobytes(process.pid, "smaps_rollup"), _kilobytes(process.pid, "status")
+                own += rollup["Pss_Anon"] + rollup["Pss_Shmem"]
+                files.append(status["RssFile"])
         self.peak = max(self.peak, 1024 * (own + max(files)))
 
     def ask(self, what: str) -> None:
@@ -143,6 +145,6 @@ class Program:
         self.process.wait()
 
 
-def _shared(pid: int) -> int:
-    with open(f"/proc/{pid}/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("RssShmem"))
+def _kilobytes(pid: int, name: str) -> dict[str, int]:
+    lines = (line.split() for line in Path(f"/proc/{pid}/{name}").read_text().splitlines())
+    return {line[0].rstrip(":"): int(line[1]) for line in lines if line[-1] == "kB"}

@@ -6,7 +6,7 @@
 Each peer gets a virtual environment of its own, made once under --envs. The plain loop and fedquilt run in the environment
 of this command. All are processes that wait for their turn: in every turn each does one round, because a shared machine's
 speed changes over time. After that each trains one round on the same batches from the same model, and what comes out must
-agree with the plain loop's model. A peer that does not install, run, or agree is skipped, with the reason. What was measured
+agree with the plain loop's model. A peer that does not install, run or agree is skipped, with the reason. What was measured
 of a workload replaces its part of results.json; the chart and the table in README.md are then written anew.
 """
 
@@ -92,7 +92,8 @@ def start(peer: Peer, variant: str, work: Work, rounds: int, folder: Path, envs:
     known |= {"PEERS_DATA": str(folder), "PYTHONPATH": f"{HERE}:{SOURCE}" if peer is FEDQUILT else str(HERE)}
     known |= ONE if variant == SUITED and work.threads else peer.variants[variant]
     name = title(peer, variant, work)
-    command = [environment(peer.name, peer.needs, envs), peer.program, work.name, rounds, folder / f"{name}.npy", variant]
+    python = environment(peer.name, peer.needs, envs)
+    command = [python, peer.program, work.name, rounds, folder / f"{name}.npy", variant]
     if peer.alone:
         if subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode:
             raise SkippedError("listens on every address, and a network namespace cannot be made here")
@@ -108,6 +109,8 @@ class Field:
         self.out: dict[str, str] = {}
 
     def skip(self, name: str, reason: object) -> None:
+        if name in {"fedquilt", "plain, 1 thread"}:
+            raise SystemExit(f"{name}, which all others are held against: {reason}")
         print(f"  {name}: skipped: {reason}", flush=True)
         self.out[name] = str(reason)
         for _, program in self.programs:
@@ -126,49 +129,53 @@ class Field:
 
 def measure(work: Work, peers: list[Peer], arguments: argparse.Namespace) -> list[dict[str, object]]:
     """Measure a workload on all peers, in turns, and compare their models."""
-    field = Field()
+    entered = Field()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         os.environ["PEERS_DATA"] = made
         work.write()
-        rounds = 1 + arguments.warm_up + arguments.rounds
+        warm_up = arguments.warm_up if arguments.warm_up is not None else int(work.threads is not None)
+        rounds = 1 + warm_up + arguments.rounds
         try:
             for peer in peers:
                 for variant in peer.variants:
                     try:
                         program = start(peer, variant, work, rounds, folder, arguments.envs)
-                        field.programs.append((peer, program))
+                        entered.programs.append((peer, program))
                         print(f"  {program.name}: started in {program.start_up:.1f} s", flush=True)
                     except SkippedError as reason:
-                        field.skip(title(peer, variant, work), reason)
-            take_turns(field, arguments)
-            compare(field, folder)
+                        entered.skip(title(peer, variant, work), reason)
+            take_turns(entered, warm_up, arguments)
+            compare(entered, folder)
         finally:
-            for _, program in field.programs:
+            for _, program in entered.programs:
                 program.stop()
-    ours = next((p for peer, p in field.programs if peer is FEDQUILT), None)
-    rows = [row(peer, program, ours, field) for peer, program in field.programs]
-    return rows + [{"program": name, "skipped": reason} for name, reason in field.out.items()]
+    ours = next(program for peer, program in entered.programs if peer is FEDQUILT)
+    rows = [row(peer, program, ours) for peer, program in entered.programs]
+    return rows + [{"program": name, "skipped": reason} for name, reason in entered.out.items()]
 
 
-def take_turns(field: Field, arguments: argparse.Namespace) -> None:
+def take_turns(entered: Field, warm_up: int, arguments: argparse.Namespace) -> None:
     def warm(program: Program) -> None:
         with program.watched():
-            seconds = program.round(record=False)
+            program.round(record=False)
+
+    def measured(program: Program) -> None:
+        seconds = program.round(record=True)
         if seconds > arguments.longest:
             raise SkippedError(f"a round took {seconds:.0f} s, more than --longest {arguments.longest:g}")
 
-    for _ in range(arguments.warm_up):
-        field.each(warm)
+    for _ in range(warm_up):
+        entered.each(warm)
     for _ in range(arguments.rounds):
-        field.each(lambda program: program.round(record=True))
-    field.each(lambda program: program.weigh())
+        entered.each(measured)
+    entered.each(lambda program: program.weigh())
 
 
-def compare(field: Field, folder: Path) -> None:
+def compare(entered: Field, folder: Path) -> None:
     """Have every program train on the same batches, and hold the models against the plain loop's."""
-    field.each(lambda program: program.ask("compare"))
-    field.each(lambda program: program.heard())
+    entered.each(lambda program: program.ask("compare"))
+    entered.each(lambda program: program.heard())
     plain = np.load(folder / "plain, 1 thread.npy")
 
     def agree(program: Program) -> None:
@@ -176,10 +183,10 @@ def compare(field: Field, folder: Path) -> None:
         if not program.apart <= AGREE:
             raise SkippedError(f"not the same work: on the same batches its model differs by {program.apart:.1e}")
 
-    field.each(agree)
+    entered.each(agree)
 
 
-def row(peer: Peer, program: Program, ours: Program, field: Field) -> dict[str, object]:
+def row(peer: Peer, program: Program, ours: Program) -> dict[str, object]:
     """Tell what was measured; `to_fedquilt` is the median over turns of this program's time over fedquilt's."""
     ratios = [theirs / own for theirs, own in zip(program.seconds, ours.seconds, strict=True)]
     found = {
@@ -208,9 +215,13 @@ def machine() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", help=f"of {', '.join(WORKLOADS)}; default all")
-    parser.add_argument("--only", default="", help="peers, with commas; default all; the plain loop and fedquilt always run")
+    parser.add_argument(
+        "--only", default="", help="peers, with commas, beside the plain loop and fedquilt; default all"
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--warm-up", type=int, default=1, help="rounds after the first that are not measured either")
+    parser.add_argument(
+        "--warm-up", type=int, help="rounds after the first that are not measured either; default 1, for large models 0"
+    )
     parser.add_argument("--longest", type=float, default=15.0, help="seconds a round beyond which a peer is skipped")
     parser.add_argument("--envs", type=Path, default=Path("~/.cache/fedquilt/peers").expanduser())
     parser.add_argument("--out", type=Path, default=HERE, help="folder of results.json, results.png and README.md")

@@ -1,7 +1,4 @@
-"""The table of results.json, and its place in README.md.
-
-    python bench/peers/table.py      # write the table and the chart anew from results.json
-"""
+"""The table of results.json, and its place in README.md. Run, it writes the table and the chart anew."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import pi, sqrt
 
 import numpy as np
@@ -44,8 +45,7 @@ def perceptron(work) -> nn.Module:
 
 
 def convolutional(*channels: int) -> list[nn.Module]:
-    pairs = zip(channels[:-1], channels[1:], strict=True)
-    layers = [(nn.Conv2d(a, b, 5, padding=2), nn.MaxPool2d(2), nn.ReLU()) for a, b in pairs]
+    layers = [(nn.Conv2d(a, b, 5, padding=2), nn.MaxPool2d(2), nn.ReLU()) for a, b in pairwise(channels)]
     return [part for layer in layers for part in layer]
 
 
