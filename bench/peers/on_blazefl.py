@@ -58,7 +58,7 @@ def simulate(work, turns):
     local = {"epochs": work.epochs, "batch_size": work.batch, "lr": work.lr, "seed": 1, "num_parallels": os.cpu_count()}
     if turns.variant == "processes":
         FedAvgProcessPoolClientTrainer.train = staticmethod(train)
-        shared = Path(tempfile.mkdtemp())
+        shared = Path(tempfile.mkdtemp(dir=os.environ["PEERS_DATA"]))
         trainer = FedAvgProcessPoolClientTrainer(
             models, "", shared, shared, clients, "cpu", work.clients, ipc_mode=IPCMode.SHARED_MEMORY, **local
         )

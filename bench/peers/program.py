@@ -29,6 +29,8 @@ class Program:
     environment: dict[str, str]
     seconds: list[float] = field(default_factory=list)
     start_up: float = 0.0
+    first: float = 0.0
+    """Seconds of the first round."""
     peak: int = 0
     apart: float = float("inf")
     """How far its model is from the plain loop's, after a round on the same batches."""
@@ -49,11 +51,14 @@ class Program:
             start_new_session=True,
         )
         os.close(writing)
-        with self.watched():
-            self.heard()
-            self.round(record=False)
+        try:
+            with self.watched():
+                self.heard()
+                self.first = self.round(record=False)
+        except BaseException:
+            self.stop()
+            raise
         self.start_up = time.perf_counter() - begun
-        self.send(signal.SIGSTOP)
 
     @contextlib.contextmanager
     def watched(self):

@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -86,7 +87,7 @@ def title(peer: Peer, variant: str, work: Work) -> str:
     return f"{peer.name}, {variant}" if variant else peer.name
 
 
-def start(peer: Peer, variant: str, work: Work, rounds: int, folder: Path, envs: Path) -> Program:
+def start(peer: Peer, variant: str, work: Work, rounds: int, folder: Path, envs: Path, longest: float) -> Program:
     """Start a peer's program, and have it do its first round."""
     known = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", *ONE, *DEVICES}}
     known |= {"PEERS_DATA": str(folder), "PYTHONPATH": f"{HERE}:{SOURCE}" if peer is FEDQUILT else str(HERE)}
@@ -98,7 +99,11 @@ def start(peer: Peer, variant: str, work: Work, rounds: int, folder: Path, envs:
         if subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode:
             raise SkippedError("listens on every address, and a network namespace cannot be made here")
         command = [*NAMESPACE, *command]
-    return Program(name, [str(part) for part in command], known)
+    program = Program(name, [str(part) for part in command], known)
+    if program.first > 2 * longest:
+        program.stop()
+        raise SkippedError(f"the first round took {program.first:.0f} s, more than twice --longest {longest:g}")
+    return program
 
 
 class Field:
@@ -140,7 +145,7 @@ def measure(work: Work, peers: list[Peer], arguments: argparse.Namespace) -> lis
             for peer in peers:
                 for variant in peer.variants:
                     try:
-                        program = start(peer, variant, work, rounds, folder, arguments.envs)
+                        program = start(peer, variant, work, rounds, folder, arguments.envs, arguments.longest)
                         entered.programs.append((peer, program))
                         print(f"  {program.name}: started in {program.start_up:.1f} s", flush=True)
                     except SkippedError as reason:
@@ -156,19 +161,19 @@ def measure(work: Work, peers: list[Peer], arguments: argparse.Namespace) -> lis
 
 
 def take_turns(entered: Field, warm_up: int, arguments: argparse.Namespace) -> None:
-    def warm(program: Program) -> None:
-        with program.watched():
-            program.round(record=False)
-
-    def measured(program: Program) -> None:
-        seconds = program.round(record=True)
+    def take(program: Program, record: bool) -> None:
+        seconds = program.round(record)
         if seconds > arguments.longest:
             raise SkippedError(f"a round took {seconds:.0f} s, more than --longest {arguments.longest:g}")
+
+    def warm(program: Program) -> None:
+        with program.watched():
+            take(program, record=False)
 
     for _ in range(warm_up):
         entered.each(warm)
     for _ in range(arguments.rounds):
-        entered.each(measured)
+        entered.each(lambda program: take(program, record=True))
     entered.each(lambda program: program.weigh())
 
 
@@ -231,6 +236,7 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; workloads are {', '.join(WORKLOADS)}")
     peers = [peer for peer in PEERS if peer.name in {"plain", "fedquilt", *names}]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that programs are ended, too
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = arguments.out / "results.json"
     for name in arguments.workloads or WORKLOADS:
