@@ -208,6 +208,12 @@ def row(peer: Peer, program: Program, ours: Program) -> dict[str, object]:
     return found
 
 
+def end(number: int, frame: object) -> None:
+    """Leave in order, so that the programs are ended, too; being told again changes nothing."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(1)
+
+
 def machine() -> str:
     import torch  # noqa: PLC0415
 
@@ -236,7 +242,7 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; workloads are {', '.join(WORKLOADS)}")
     peers = [peer for peer in PEERS if peer.name in {"plain", "fedquilt", *names}]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that programs are ended, too
+    signal.signal(signal.SIGTERM, end)
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = arguments.out / "results.json"
     for name in arguments.workloads or WORKLOADS:
