@@ -5,56 +5,64 @@ from __future__ import annotations
 import sys
 from unittest.mock import MagicMock
 
-from turns import Turns
-
-
-def main() -> None:
-    turns = Turns()
-    work = turns.work
+try:
+    import torchvision  # noqa: F401
+except (ImportError, RuntimeError):
     # FedLab's own data sets, unused here, import torchvision, which has to match PyTorch's build and may not.
     sys.modules |= {"torchvision": MagicMock(), "torchvision.transforms": MagicMock()}
 
-    # user code begins
-    import torch  # noqa: PLC0415
-    from fedlab.contrib.algorithm.basic_client import SGDSerialClientTrainer  # noqa: PLC0415
-    from fedlab.contrib.algorithm.basic_server import SyncServerHandler  # noqa: PLC0415
-    from fedlab.core.standalone import StandalonePipeline  # noqa: PLC0415
-    from fedlab.utils import Aggregators, SerializationTool  # noqa: PLC0415
-    from torch.utils.data import DataLoader, TensorDataset  # noqa: PLC0415
+# user code begins
+import torch
+from fedlab.contrib.algorithm.basic_client import SGDSerialClientTrainer
+from fedlab.contrib.algorithm.basic_server import SyncServerHandler
+from fedlab.core.standalone import StandalonePipeline
+from fedlab.utils import Aggregators, SerializationTool
+from torch.utils.data import DataLoader, TensorDataset
+from torch_models import loss, vector
+from turns import play
 
-    class Clients:
-        def __init__(self):
-            parts = [[torch.from_numpy(part) for part in work.client(index)] for index in range(work.clients)]
-            self.sets = [TensorDataset(*part) for part in parts]
 
-        def get_dataloader(self, index, batch_size):
-            return DataLoader(self.sets[index], batch_size=batch_size, shuffle=True)
+class Clients:
+    def __init__(self, work):
+        parts = [[torch.from_numpy(part) for part in work.client(index)] for index in range(work.clients)]
+        self.sets = [TensorDataset(*part) for part in parts]
+        self.shuffled = work.shuffled
 
-    class Trainer(SGDSerialClientTrainer):
-        def train(self, model_parameters, train_loader):
-            # Theirs has neither momentum nor weights, and keeps one optimiser for all clients.
-            self.optimizer = torch.optim.SGD(self._model.parameters(), lr=work.lr, momentum=work.momentum)
-            trained = super().train(model_parameters, train_loader)
-            return [*trained, torch.tensor(len(train_loader.dataset))]
+    def get_dataloader(self, index, batch_size):
+        return DataLoader(self.sets[index], batch_size=batch_size, shuffle=self.shuffled)
 
-    class Server(SyncServerHandler):
-        def global_update(self, buffer):
-            mean = Aggregators.fedavg_aggregate([pack[0] for pack in buffer], [pack[1] for pack in buffer])
-            SerializationTool.deserialize_model(self._model, mean)
 
+class Trainer(SGDSerialClientTrainer):
+    momentum = 0.0
+
+    def train(self, model_parameters, train_loader):
+        # Theirs has neither momentum nor weights, and keeps one optimiser for all clients.
+        self.optimizer = torch.optim.SGD(self._model.parameters(), lr=self.lr, momentum=self.momentum)
+        trained = super().train(model_parameters, train_loader)
+        return [*trained, torch.tensor(len(train_loader.dataset))]
+
+
+class Server(SyncServerHandler):
+    def global_update(self, buffer):
+        mean = Aggregators.fedavg_aggregate([pack[0] for pack in buffer], [pack[1] for pack in buffer])
+        SerializationTool.deserialize_model(self._model, mean)
+
+
+def simulate(work, turns):
     class Pipeline(StandalonePipeline):
         def evaluate(self):
-            turns.boundary(lambda: work.torch_loss(self.handler.model))
+            turns.boundary()
 
     model = work.torch_model()
     trainer = Trainer(model, work.clients)
-    trainer.setup_dataset(Clients())
+    trainer.setup_dataset(Clients(work))
     trainer.setup_optim(work.epochs, work.batch, work.lr)
+    trainer.momentum, trainer.criterion = work.momentum, loss
     pipeline = Pipeline(Server(model, turns.rounds, work.cohort / work.clients), trainer)
     pipeline.evaluate()
     pipeline.main()
-    # user code ends
+    return vector(pipeline.handler.model)
 
 
-if __name__ == "__main__":
-    main()
+play(simulate)
+# user code ends

@@ -10,12 +10,8 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
-from functools import cache
-from pathlib import Path
 
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_IMPORT_WARNING": "1"}
-os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent)  # Ray's workers import `work`
 
 # user code begins
 import torch
@@ -24,30 +20,24 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
-from torch.nn import functional
-from work import WORKLOADS
+from torch_models import loss, vector
+from turns import play
 
 
-@cache
-def examples(workload: str, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-    x, y = WORKLOADS[workload].client(index)
-    return torch.from_numpy(x), torch.from_numpy(y)
-
-
-def client_app(workload: str) -> ClientApp:
+def client_app(work):
     app = ClientApp()
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        work = WORKLOADS[workload]
-        x, y = examples(workload, int(context.node_config["partition-id"]))
+        x, y = (torch.from_numpy(part) for part in work.client(int(context.node_config["partition-id"])))
         model = work.torch_model()
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
         optimiser = torch.optim.SGD(model.parameters(), lr=work.lr, momentum=work.momentum)
         for _ in range(work.epochs):
-            for batch in torch.randperm(len(y)).split(work.batch):
+            order = torch.randperm(len(y)) if work.shuffled else torch.arange(len(y))
+            for batch in order.split(work.batch):
                 optimiser.zero_grad()
-                functional.cross_entropy(model(x[batch]), y[batch]).backward()
+                loss(model(x[batch]), y[batch]).backward()
                 optimiser.step()
         content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(y)})}
         return Message(content=RecordDict(content), reply_to=message)
@@ -55,37 +45,42 @@ def client_app(workload: str) -> ClientApp:
     return app
 
 
-def server_app(turns) -> ServerApp:
-    work, app = turns.work, ServerApp()
+def server_app(work, turns, model):
+    app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        model = work.torch_model()
-
-        def boundary(server_round: int, arrays: ArrayRecord) -> None:
-            model.load_state_dict(arrays.to_torch_state_dict())
-            turns.boundary(lambda: work.torch_loss(model))
-
+        # The fraction is taken of the nodes that have connected so far, which in the first round need not be all.
         strategy = FedAvg(
-            fraction_train=work.cohort / work.clients, fraction_evaluate=0.0, min_available_nodes=work.clients
+            fraction_train=work.cohort / work.clients,
+            min_train_nodes=work.cohort,
+            min_available_nodes=work.clients,
+            fraction_evaluate=0.0,
         )
-        strategy.start(grid, ArrayRecord(model.state_dict()), num_rounds=turns.rounds, evaluate_fn=boundary)
+
+        def evaluate(server_round: int, arrays: ArrayRecord) -> None:
+            turns.boundary()
+
+        first = ArrayRecord(model.state_dict())
+        trained = strategy.start(grid, first, num_rounds=turns.rounds, evaluate_fn=evaluate)
+        model.load_state_dict(trained.arrays.to_torch_state_dict())
 
     return app
 
 
-def simulate(turns) -> None:
+def simulate(work, turns):
+    model = work.torch_model()
     config = {"init_args": {"_node_ip_address": "127.0.0.1", "include_dashboard": False}}
     if turns.variant == "1-cpu":
         config["client_resources"] = {"num_cpus": 1, "num_gpus": 0.0}
-    run_simulation(server_app(turns), client_app(sys.argv[1]), turns.work.clients, backend_config=config)
-    # user code ends
+    run_simulation(server_app(work, turns, model), client_app(work), work.clients, backend_config=config)
+    return vector(model)
 
 
+# user code ends
 if __name__ == "__main__":
     import on_flower  # Ray's workers know what is in a module, not what is in the main program
-    from turns import Turns
 
     if [name for _, name in socket.if_nameindex()] != ["lo"]:
         raise SystemExit("needs a network namespace with loopback alone, because Ray listens on every address")
-    on_flower.simulate(Turns())
+    play(on_flower.simulate)

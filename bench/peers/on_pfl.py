@@ -2,47 +2,44 @@
 
 from __future__ import annotations
 
-from turns import Turns
+# user code begins
+import types
+
+import torch
+import torch_models
+from pfl.aggregate.simulate import SimulatedBackend
+from pfl.aggregate.weighting import WeightByDatapoints
+from pfl.algorithm.base import NNAlgorithmParams
+from pfl.algorithm.federated_averaging import FederatedAveraging
+from pfl.callback.base import TrainingProcessCallback
+from pfl.data.dataset import Dataset
+from pfl.data.federated_dataset import FederatedDataset
+from pfl.data.sampling import get_user_sampler
+from pfl.hyperparam.base import NNTrainHyperParams
+from pfl.metrics import Metrics
+from pfl.model.pytorch import PyTorchModel
+from turns import play
 
 
-def main() -> None:
-    turns = Turns()
-    work = turns.work
-
-    # user code begins
-    import types  # noqa: PLC0415
-
-    import torch  # noqa: PLC0415
-    from pfl.aggregate.simulate import SimulatedBackend  # noqa: PLC0415
-    from pfl.aggregate.weighting import WeightByDatapoints  # noqa: PLC0415
-    from pfl.algorithm.base import NNAlgorithmParams  # noqa: PLC0415
-    from pfl.algorithm.federated_averaging import FederatedAveraging  # noqa: PLC0415
-    from pfl.callback.base import TrainingProcessCallback  # noqa: PLC0415
-    from pfl.data.dataset import Dataset  # noqa: PLC0415
-    from pfl.data.federated_dataset import FederatedDataset  # noqa: PLC0415
-    from pfl.data.sampling import get_user_sampler  # noqa: PLC0415
-    from pfl.hyperparam.base import NNTrainHyperParams  # noqa: PLC0415
-    from pfl.metrics import Metrics  # noqa: PLC0415
-    from pfl.model.pytorch import PyTorchModel  # noqa: PLC0415
-    from torch.nn import functional  # noqa: PLC0415
-
-    clients = {index: [torch.from_numpy(part) for part in work.client(index)] for index in range(work.clients)}
+def simulate(work, turns):
+    clients = [[torch.from_numpy(part) for part in work.client(index)] for index in range(work.clients)]
 
     def user(index):
         # pfl iterates in the order given, so shuffling is the user's.
-        order = torch.randperm(len(clients[index][1]))
+        count = work.sizes[index]
+        order = torch.randperm(count) if work.shuffled else torch.arange(count)
         return Dataset([part[order] for part in clients[index]], user_id=str(index))
 
     def loss(self, x, y):
-        return functional.cross_entropy(self(x), y)
+        return torch_models.loss(self(x), y)
 
     class Boundary(TrainingProcessCallback):
         def on_train_begin(self, *, model):
-            turns.boundary(None)
+            turns.boundary()
             return Metrics()
 
         def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
-            return not turns.boundary(lambda: work.torch_loss(model.pytorch_model)), Metrics()
+            return not turns.boundary(), Metrics()
 
     module = work.torch_model()
     module.loss = types.MethodType(loss, module)
@@ -62,8 +59,8 @@ def main() -> None:
         NNTrainHyperParams(local_batch_size=work.batch, local_num_epochs=work.epochs, local_learning_rate=work.lr),
         callbacks=[Boundary()],
     )
-    # user code ends
+    return torch_models.vector(module)
 
 
-if __name__ == "__main__":
-    main()
+play(simulate)
+# user code ends

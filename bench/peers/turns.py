@@ -1,7 +1,8 @@
-"""The protocol between run.py and a peer's program: lines of JSON on stdout, a line on stdin for each round.
+"""The protocol between run.py and a peer's program: a line on stdin asks, a line of JSON answers.
 
-The program says {"ready": true}, waits; a line on stdin asks for a round, {"seconds": ...} answers it. After CHECKED
-rounds the answer also holds the loss. What the framework itself prints on stdout goes to stderr.
+A program is a function `simulate(work, turns)` that trains until `turns.boundary()` says no, and returns the model as one
+vector. It is called twice: first for the rounds that are timed, each when run.py asks for it; then for one round of
+`work.to_compare()`, whose model goes into the file that run.py names.
 """
 
 from __future__ import annotations
@@ -11,35 +12,48 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import numpy as np
 from work import WORKLOADS, Work
 
-CHECKED = 5
-"""The loss is told after so many rounds."""
 
-
+@dataclass
 class Turns:
-    """Where a program stands: which rounds are done, and when the current one was asked for."""
+    """Where a program stands: how many rounds there are, how many are done, when the current one was asked for."""
 
-    def __init__(self) -> None:
-        self.work: Work = WORKLOADS[sys.argv[1]]
-        self.rounds = int(sys.argv[2])
-        self.variant = sys.argv[3] if len(sys.argv) > 3 else ""
-        self.done = -1
-        self.asked = 0.0
-        self.out = os.fdopen(os.dup(1), "w")
-        os.dup2(2, 1)
+    rounds: int
+    timed: bool
+    variant: str
+    done: int = -1
+    asked: float = 0.0
 
-    def boundary(self, loss: Callable[[], float]) -> bool:
-        """Tell the round that has just ended (or readiness), then wait until another is asked for; False: no more."""
+    def boundary(self) -> bool:
+        """Tell how long the round that has just ended took, and wait for the next to be asked for; False: no more."""
         seconds = time.perf_counter() - self.asked
         self.done += 1
-        said: dict[str, object] = {"seconds": seconds} if self.done else {"ready": True}
-        if self.done == CHECKED:
-            said["loss"] = float(loss())
-        self.out.write(json.dumps(said) + "\n")
-        self.out.flush()
-        if self.done == self.rounds or not sys.stdin.readline():
-            return False
+        if self.timed:
+            answer({"seconds": seconds} if self.done else {"ready": True})
+            wait()
         self.asked = time.perf_counter()
-        return True
+        return self.done < self.rounds
+
+
+def answer(said: dict[str, object]) -> None:
+    """Tell run.py something. It listens on a pipe of its own, so that whatever a framework prints does no harm."""
+    os.write(int(os.environ["PEERS_ANSWERS"]), (json.dumps(said) + "\n").encode())
+
+
+def wait() -> None:
+    """Wait until something is asked for."""
+    if not sys.stdin.readline():
+        raise SystemExit
+
+
+def play(simulate: Callable[[Work, Turns], np.ndarray]) -> None:
+    """Take part in the benchmark: `program.py workload rounds file [variant]`."""
+    name, rounds, file, *variant = sys.argv[1:]
+    work, chosen = WORKLOADS[name], "".join(variant)
+    simulate(work, Turns(int(rounds), timed=True, variant=chosen))
+    np.save(file, simulate(work.to_compare(), Turns(1, timed=False, variant=chosen)))
+    answer({"compared": True})

@@ -1,25 +1,26 @@
 """The workloads of bench/workloads.py in plain figures and NumPy, so that every peer's environment can read them.
 
 A peer's environment does not hold fedquilt, and FedJAX's does not even hold PyTorch: hence figures here and in
-bench/workloads.py. `on_fedquilt.py` fails if shapes, sizes, rate or momentum differ; cohort, epochs and batch are not
-compared.
-
-Labels follow a fixed random linear rule, so that the loss after a few rounds tells whether two programs did the same
-amount of learning.
+bench/workloads.py; `on_fedquilt.py` fails if they differ. Data are random, and the first model comes from one seed; run.py
+writes both to files in PEERS_DATA, which every program reads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+import math
+import os
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
 
 @dataclass(frozen=True)
 class Work:
-    """One workload in figures."""
+    """One workload in figures. `held` is how many examples each client has in the file, `sizes` how many it uses."""
 
+    name: str
     model: str
     shape: tuple[int, ...]
     classes: int
@@ -29,32 +30,51 @@ class Work:
     batch: int
     lr: float
     momentum: float = 0.0
+    threads: int | None = 1
+    """Threads for peers that train in one process with PyTorch: what suits the plain loop. None: as many as there are."""
+    shuffled: bool = True
+    held: tuple[int, ...] = ()
 
     @property
     def clients(self) -> int:
         return len(self.sizes)
 
-    @cached_property
-    def examples(self) -> tuple[np.ndarray, np.ndarray]:
-        """All examples, float32, and their labels; client after client."""
-        rng = np.random.default_rng(0)
-        count, inputs = sum(self.sizes), int(np.prod(self.shape))
-        x = rng.random((count, inputs), np.float32) if len(self.shape) > 1 else rng.standard_normal((count, inputs))
-        x = x.astype(np.float32)
-        y = ((x - x.mean()) @ rng.standard_normal((inputs, self.classes)).astype(np.float32)).argmax(1)
-        return x.reshape(count, *self.shape), y
+    def to_compare(self) -> Work:
+        """Return the work that models are compared on: half of a cohort is everybody, and nothing is shuffled.
+
+        Examples that do not fill a batch are left out, because FedJAX fills the last one with examples of its choice.
+        """
+        count = self.cohort // 2
+        whole = tuple(size // self.batch * self.batch for size in self.sizes[:count])
+        return replace(self, sizes=whole, cohort=count, shuffled=False, held=self.sizes)
 
     def client(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """One client's examples and labels."""
-        x, y = self.examples
-        first = sum(self.sizes[:index])
-        return x[first : first + self.sizes[index]], y[first : first + self.sizes[index]]
+        """One client's examples, float32 (characters: int64), and labels."""
+        return self._read(int(_starts(self.held or self.sizes)[index]), self.sizes[index])
 
     @property
-    def checked(self) -> tuple[np.ndarray, np.ndarray]:
-        """About 5,000 examples, of all clients, that the loss is measured on."""
-        x, y = self.examples
-        return x[:: len(y) // 5000], y[:: len(y) // 5000]
+    def examples(self) -> tuple[np.ndarray, np.ndarray]:
+        """All clients' examples, client after client."""
+        if not self.held:
+            return self._read(0, sum(self.sizes))
+        parts = [self.client(index) for index in range(self.clients)]
+        return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+
+    def _read(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        text = self.model == "lstm"
+        kinds = {"x": (np.int64 if text else np.float32, self.shape), "y": (np.int64, self.shape if text else ())}
+        parts = []
+        for part, (kind, shape) in kinds.items():
+            size = math.prod(shape)
+            offset = first * size * np.dtype(kind).itemsize
+            values = np.fromfile(_folder() / f"{self.name}_{part}.bin", kind, count * size, offset=offset)
+            parts.append(values.reshape(count, *shape))
+        return parts[0], parts[1]
+
+    @property
+    def first_model(self) -> np.ndarray:
+        """The model to begin with, as one vector, in PyTorch's order and layout."""
+        return np.fromfile(_folder() / f"{self.name}_model.bin", np.float32)
 
     def torch_model(self):
         """Build the PyTorch model, from one seed."""
@@ -64,20 +84,42 @@ class Work:
         torch.manual_seed(0)
         return MODELS[self.model](self)
 
-    def torch_loss(self, model) -> float:
-        """Mean cross-entropy on the examples to check."""
-        import torch  # noqa: PLC0415
+    def write(self) -> None:
+        """Write data and first model, for programs to read."""
+        from torch_models import vector  # noqa: PLC0415
 
-        x, y = (torch.from_numpy(part.copy()) for part in self.checked)
-        with torch.no_grad():
-            return float(torch.nn.functional.cross_entropy(model(x), y))
+        rng, count = np.random.default_rng(0), sum(self.sizes)
+        if self.model == "lstm":
+            text = rng.integers(0, self.classes, (count, self.shape[0] + 1))
+            x, y = text[:, :-1], text[:, 1:]
+        else:
+            draw = rng.random if len(self.shape) > 1 else rng.standard_normal
+            x, y = draw((count, *self.shape), np.float32), rng.integers(0, self.classes, count)
+        for part, values in {"x": x, "y": y, "model": vector(self.torch_model())}.items():
+            values.tofile(_folder() / f"{self.name}_{part}.bin")
+
+
+def _folder() -> Path:
+    return Path(os.environ["PEERS_DATA"])
+
+
+@cache
+def _starts(sizes: tuple[int, ...]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(sizes)])
 
 
 UNEQUAL = tuple(int(size) for size in np.linspace(100, 1000, 10))
+MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
 
 WORKLOADS = {
-    "w1": Work("2nn", (1, 28, 28), 10, (600,) * 100, cohort=10, epochs=1, batch=10, lr=0.05),
-    "w2": Work("cnn", (1, 28, 28), 10, (600,) * 100, cohort=10, epochs=1, batch=50, lr=0.05),
-    "w3": Work("linear", (100,), 10, (100,) * 100, cohort=10, epochs=10, batch=10, lr=0.05),
-    "w7": Work("fourier", (50,), 5, UNEQUAL, cohort=10, epochs=10, batch=10, lr=0.002, momentum=0.9),
+    work.name: work
+    for work in (
+        Work("w1", "2nn", MNIST, 10, (600,) * 100, cohort=10, epochs=1, batch=10, lr=0.05),
+        Work("w2", "cnn", MNIST, 10, (600,) * 100, cohort=10, epochs=1, batch=50, lr=0.05, threads=None),
+        Work("w3", "linear", (100,), 10, (100,) * 100, cohort=10, epochs=10, batch=10, lr=0.05),
+        Work("w4", "hsu", CIFAR, 10, (500,) * 100, cohort=10, epochs=1, batch=64, lr=0.05, threads=None),
+        Work("w5", "lstm", (80,), 90, (40,) * 100, cohort=10, epochs=1, batch=10, lr=0.5, threads=None),
+        Work("w6", "linear", (100,), 10, (20,) * 10_000, cohort=1000, epochs=1, batch=10, lr=0.05),
+        Work("w7", "fourier", (50,), 5, UNEQUAL, cohort=10, epochs=10, batch=10, lr=0.002, momentum=0.9),
+    )
 }
