@@ -30,6 +30,7 @@ import fedquilt
 from fedquilt.core.driver import Measures, rounds
 from fedquilt.core.engine import Settling
 from fedquilt.core.federation import Federation
+from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
 
 SIZE = 20
@@ -39,14 +40,14 @@ EVERY = Measures(every=10**9)
 
 def partition(clients: int) -> Partition:
     """Let every client hold some examples, over and over again."""
-    rows = np.arange(clients * SIZE, dtype=np.int64) % EXAMPLES
+    rows = np.arange(clients * SIZE, dtype=np.int32) % EXAMPLES
     return Partition.by_sizes(rows, np.full(clients, SIZE, dtype=np.int64))
 
 
-def federation(clients: int, cohort: int) -> Federation:
+def federation(clients: int, cohort: int, data: Data) -> Federation:
     torch.manual_seed(0)
     method = fedquilt.fed_avg(lr=0.05, fraction=cohort / clients, batch=10)
-    return Federation.of(nn.Linear(100, 10), numbers(EXAMPLES, 100, 10), partition(clients), method, seed=1)
+    return Federation.of(nn.Linear(100, 10), data, partition(clients), method, seed=1)
 
 
 def memory() -> float:
@@ -56,13 +57,13 @@ def memory() -> float:
 
 
 def population(count: int) -> None:
-    sizes, cohort = (10**3, 10**5, 10**6), 100
+    sizes, cohort, data = (10**3, 10**5, 10**6), 100, numbers(EXAMPLES, 100, 10)
     found: dict[int, list[float]] = {clients: [] for clients in sizes}
     with ExitStack() as stack:
         running = {}
         for clients in sizes:
             before, begun = memory(), time.perf_counter()
-            made = federation(clients, cohort)
+            made = federation(clients, cohort, data)
             session = stack.enter_context(fedquilt.inline().open(made))
             running[clients] = rounds(made, session, made.start(), last=10**6, measures=EVERY)
             next(running[clients])
@@ -83,12 +84,12 @@ def population(count: int) -> None:
 
 
 def cohorts(count: int) -> None:
-    sizes = (10, 100, 1_000, 10_000)
+    sizes, data = (10, 100, 1_000, 10_000), numbers(EXAMPLES, 100, 10)
     found: dict[int, list[float]] = {cohort: [] for cohort in sizes}
     with ExitStack() as stack:
         running = {}
         for cohort in sizes:
-            made = federation(20_000, cohort)
+            made = federation(20_000, cohort, data)
             session = stack.enter_context(fedquilt.processes().open(made))
             running[cohort] = rounds(made, session, made.start(), last=10**6, measures=EVERY)
         for cohort in sizes:

@@ -64,7 +64,7 @@ def test_every_example_has_one_owner_and_sizes_are_even(name: str, population: t
     held = COVERING[name](labels, clients, seed=seed)
     assert len(held) == clients
     assert np.array_equal(np.sort(held.indices), np.arange(len(labels)))
-    assert held.indices.dtype == held.offsets.dtype == np.int64
+    assert held.client(0).dtype == held.offsets.dtype == np.int64
     assert held.sizes.max() - held.sizes.min() <= 1
     assert np.array_equal(labels, untouched)
 
@@ -107,7 +107,7 @@ def test_every_example_has_one_owner(name: str, population: tuple[Labels, int], 
     held = UNEVEN[name](labels, clients, seed=seed)
     assert len(held) == clients
     assert np.array_equal(np.sort(held.indices), np.arange(len(labels)))
-    assert held.indices.dtype == held.offsets.dtype == np.int64
+    assert held.client(0).dtype == held.offsets.dtype == np.int64
     assert name not in NOBODY_EMPTY or held.sizes.min() >= 1
 
 

@@ -63,10 +63,10 @@ def plan(
     round_ = group.state.round + 1
     key = (round_, number) if number else (round_,)
     members = _members(algorithm, group, population, round_, seed)
-    sizes, rng = population.sizes[members], generator(seed, "select", *key)
-    chosen = algorithm.select(sizes, rng) if len(members) else np.zeros(0, dtype=np.int64)
+    sizes, rng = population.sizes if members is None else population.sizes[members], generator(seed, "select", *key)
+    chosen = algorithm.select(sizes, rng) if len(sizes) else np.zeros(0, dtype=np.int64)
     asked = chosen if algorithm.over_select is None else algorithm.over_select(algorithm.select, sizes, chosen, rng)
-    clients = members[asked]
+    clients = asked if members is None else members[asked]
     sizes, weight = population.sizes[clients], planned_weight(algorithm, population.sizes[clients])
     absent, seconds = _absent(algorithm, Roll(round_, seed, clients, sizes, first_slot, wanted=len(chosen)))
     reached = len(population) if group.clients is None else len(group.clients)
@@ -83,9 +83,10 @@ def planned_weight(algorithm: Algorithm, sizes: Indices) -> float:
     return math.fsum(usable)
 
 
-def _members(algorithm: Algorithm, group: Group, population: Population, round_: int, seed: int) -> Indices:
+def _members(algorithm: Algorithm, group: Group, population: Population, round_: int, seed: int) -> Indices | None:
+    """Return who can be asked; None is everybody, of whom no list is made: they may be a million."""
     if algorithm.available is None:
-        return np.arange(len(population), dtype=np.int64) if group.clients is None else group.clients
+        return group.clients
     there = algorithm.available(round_, population, seed)
     if group.clients is None:
         return np.flatnonzero(there)

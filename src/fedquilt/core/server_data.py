@@ -47,7 +47,7 @@ def take_share(
         raise FedquiltError(f"share = {share}: leaves the server without data; take a larger one")
     owner = np.repeat(np.arange(len(partition)), partition.sizes)
     sizes = np.bincount(owner[~taken], minlength=len(partition)).astype(np.int64)
-    return partition.holding(partition.indices[~taken], sizes), np.sort(partition.indices[taken])
+    return partition.holding(partition.indices[~taken], sizes), np.sort(partition.indices[taken]).astype(np.int64)
 
 
 def train_at_server(federation: Federation, state: ServerState) -> ServerState:

@@ -290,7 +290,7 @@ def fingerprint(federation: Federation) -> str:
         sha.update(name.encode() + tensor.numpy().tobytes())
     for held in (federation.partition, federation.partition.test):
         for array in () if held is None else (held.indices, held.offsets):
-            sha.update(np.ascontiguousarray(array).data)
+            sha.update(np.ascontiguousarray(array, dtype=np.int64).data)
         if held is not None and held.noise is not None:
             sha.update(f"{held.noise.seed} {held.noise.split}".encode() + held.noise.std.tobytes())
     for split in (data.train, data.test):

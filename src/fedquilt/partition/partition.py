@@ -14,6 +14,9 @@ from fedquilt.errors import SpecError
 
 Indices = npt.NDArray[np.int64]
 
+Positions = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+"""Places in a data set, in as few bytes as they need: with many clients, they are what a population costs."""
+
 
 class Cells(NamedTuple):
     """Who holds how many of which class; pairs of client and class that do not occur are left out."""
@@ -36,7 +39,7 @@ class Partition:
     (3, [4, 2], [2, 1, 2])
     """
 
-    indices: Indices
+    indices: Positions
     offsets: Indices
     test: Partition | None = None
     noise: Noise | None = None
@@ -54,11 +57,11 @@ class Partition:
         return cls.by_sizes(indices, np.asarray([len(held) for held in arrays], dtype=np.int64))
 
     @classmethod
-    def by_sizes(cls, indices: Indices, sizes: Indices) -> Partition:
+    def by_sizes(cls, indices: Positions, sizes: Indices) -> Partition:
         """Cut an ordered array of positions into clients of the given sizes."""
         offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
         np.cumsum(sizes, out=offsets[1:])
-        return cls(indices=np.asarray(indices, dtype=np.int64), offsets=offsets)
+        return cls(indices=small(indices), offsets=offsets)
 
     def __repr__(self) -> str:
         """Say how large it is, not all that is in it."""
@@ -70,14 +73,14 @@ class Partition:
 
     def client(self, k: int) -> Indices:
         """Return the positions that client k holds."""
-        return self.indices[self.offsets[k] : self.offsets[k + 1]]
+        return self.indices[self.offsets[k] : self.offsets[k + 1]].astype(np.int64)
 
     @property
     def sizes(self) -> Indices:
         """The number of examples of every client."""
         return np.diff(self.offsets)
 
-    def holding(self, indices: Indices, sizes: Indices) -> Partition:
+    def holding(self, indices: Positions, sizes: Indices) -> Partition:
         """Return the same clients with other training examples; the rest stays as it is."""
         other = Partition.by_sizes(indices, sizes)
         return replace(self, indices=other.indices, offsets=other.offsets)
@@ -110,3 +113,15 @@ class Partition:
         owner = np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
         cells = owner * classes + labels[self.indices]
         return np.bincount(cells, minlength=len(self) * classes).reshape(len(self), classes)
+
+
+def small(values: npt.NDArray[np.integer]) -> Positions:
+    """Return whole numbers in four bytes each, where they fit; as they are, if they are so already.
+
+    >>> small(np.array([1, 2])).dtype, small(np.array([2**31])).dtype
+    (dtype('int32'), dtype('int64'))
+    """
+    values = np.asarray(values)
+    if values.max(initial=0) < 2**31 and values.min(initial=0) >= -(2**31):
+        return values.astype(np.int32, copy=False)
+    return values.astype(np.int64, copy=False)

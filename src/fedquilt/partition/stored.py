@@ -21,7 +21,7 @@ from fedquilt.core.noise import Noise
 from fedquilt.data.data import Data
 from fedquilt.errors import DataError
 from fedquilt.partition.labels import Labels
-from fedquilt.partition.partition import Indices, Partition
+from fedquilt.partition.partition import Indices, Partition, small
 from fedquilt.registry import partitions
 
 FORMAT = "fedquilt partition 1"
@@ -80,7 +80,7 @@ def to_bytes(
     for part, each in (("", held), ("test_", held.test)):
         if each is None:
             continue
-        arrays |= {f"{part}indices": _small(each.indices), f"{part}offsets": _small(each.offsets)}
+        arrays |= {f"{part}indices": small(each.indices), f"{part}offsets": small(each.offsets)}
         if each.noise is not None:
             arrays[f"{part}noise"] = each.noise.std
             about[f"{part}noise"] = {"seed": each.noise.seed, "split": each.noise.split}
@@ -103,10 +103,6 @@ def labels_digest(labels: Labels) -> str:
     return sha.hexdigest()
 
 
-def _small(values: Indices) -> npt.NDArray[Any]:
-    return values.astype(np.int32) if values.max(initial=0) < 2**31 else values
-
-
 def _partition(
     path: Path, arrays: Arrays, about: dict[str, Any], part: str, rows: int, test: Partition | None = None
 ) -> Partition:
@@ -122,7 +118,7 @@ def _partition(
         raise DataError(f"{path}: is damaged: {part}offsets must rise from 0 to {len(indices)}")
     if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= rows):
         raise DataError(f"{path}: is damaged: {part}indices must be between 0 and {rows - 1}")
-    held = Partition.by_sizes(indices.astype(np.int64), sizes)
+    held = Partition.by_sizes(indices, sizes)
     noise = None
     if std is not None:
         how = about.get(f"{part}noise")

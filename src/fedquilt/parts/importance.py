@@ -51,7 +51,7 @@ def announce_uniform(setting: Setting) -> First:
 
 def announce_population(setting: Setting) -> First:
     """Announce the class distribution of all clients' data together: known in simulation only."""
-    return _of_rows(setting, setting.partition.indices)
+    return _of_rows(setting, setting.partition.indices.astype(np.int64))
 
 
 def announce_server(setting: Setting) -> First:
