@@ -49,6 +49,9 @@ def evaluate_chunk(
     bench: Workbench, loss: Loss, model: ModelState, data: Data, split: Split, rows: tuple[int, int] | Indices
 ) -> Counted:
     """Evaluate a model on some rows of a split (a range, or their positions), in evaluation mode."""
+    if data.at_once is not None and (parts := _cut(rows, data.at_once))[1:]:
+        counted_parts = [evaluate_chunk(bench, loss, model, data, split, part) for part in parts]
+        return Counted(*map(sum, zip(*counted_parts, strict=True)))
     chosen = slice(*rows) if isinstance(rows, tuple) else torch.from_numpy(rows)
     x, y = split.x[chosen], split.y[chosen]
     if data.prepare is not None:
@@ -61,6 +64,12 @@ def evaluate_chunk(
     if counted is None:
         return Counted(float(losses.double().sum()), int(right.sum()), losses.numel())
     return Counted(float((losses * counted).double().sum()), int((right * counted).sum()), int(counted.sum()))
+
+
+def _cut(rows: tuple[int, int] | Indices, most: int) -> list[tuple[int, int]] | list[Indices]:
+    if isinstance(rows, tuple):
+        return [(first, min(first + most, rows[1])) for first in range(rows[0], rows[1], most)]
+    return [rows[first : first + most] for first in range(0, len(rows), most)]
 
 
 def evaluation_failed(reason: str) -> FedquiltError:

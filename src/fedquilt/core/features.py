@@ -22,7 +22,7 @@ def features_of(bench: Workbench, model: ModelState, layer: str, data: Data, spl
     found = []
     tensors = bench.tensors(model)
     with watched(bench.module.eval(), layer) as features:
-        for part in torch.split(torch.from_numpy(rows), TAKEN):
+        for part in torch.split(torch.from_numpy(rows), data.at_once or TAKEN):
             x = split.x[part]
             functional_call(bench.module, tensors, (x if data.prepare is None else data.prepare(x),))
             assert features.last is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
@@ -29,7 +30,7 @@ from fedquilt.core.state import RunState, ServerState, initial_state
 from fedquilt.core.transform import State
 from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data, Split
-from fedquilt.errors import FedquiltError, naming_part, told
+from fedquilt.errors import DataError, FedquiltError, naming_part, told
 from fedquilt.partition.partition import Partition
 
 SplitName = Literal["train", "test"]
@@ -128,6 +129,8 @@ class Federation:
             try:
                 outputs = self.bench.module.train()(self.data.prepare(x) if self.data.prepare is not None else x)
                 torch.autograd.grad(self.algorithm.loss(outputs, y), tuple(params.values()), allow_unused=True)
+            except DataError:  # an example that cannot be read says nothing of the model
+                return True
             except Exception:
                 return False
             finally:
@@ -141,7 +144,11 @@ class Federation:
                 for name in get_args(SplitName):
                     labels = self.split(name).y
                     row = int(labels.reshape(len(labels), -1).amax(dim=1).argmax())
-                    self.evaluate(self.initial, name, (row, row + 1))
+                    # A training example that cannot be read is the fault of the client that holds it.
+                    with suppress(DataError) if name == "train" else nullcontext():
+                        self.evaluate(self.initial, name, (row, row + 1))
+            except DataError:
+                raise
             except Exception as error:
                 shape = tuple(self.data.test.x.shape[1:])
                 raise FedquiltError(
