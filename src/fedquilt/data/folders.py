@@ -34,3 +34,9 @@ def find(*names: str, source: str = "") -> Path:
         f"Set FEDQUILT_DATA to the folder that holds it (several folders: separated by '{os.pathsep}')."
         + (f" {source}" if source else "")
     )
+
+
+def folder_for(name: str) -> Path:
+    """Return the first folder of that name that there is, or else where it would be looked for first."""
+    places = [folder / name for folder in folders()]
+    return next((place for place in places if place.is_dir()), places[0])

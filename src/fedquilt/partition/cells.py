@@ -63,3 +63,14 @@ def adaptive_cells(places: npt.NDArray[np.float64], most: int, deepest: int = DE
         found[crowded] = cells[place]
         crowded = crowded[counts[place] > most]
     return found
+
+
+def numbered_cells(cells: Cells, least: float) -> npt.NDArray[np.int64]:
+    """Number the cells that have at least so many examples, in S2's order; −1 is the number of all others.
+
+    >>> numbered_cells(np.array([9, 9, 0, 5, 7, 7], dtype=np.uint64), least=2).tolist()
+    [1, 1, -1, -1, 0, 0]
+    """
+    kinds, place, counts = np.unique(cells, return_inverse=True, return_counts=True)
+    kept = (kinds != NOWHERE) & (counts >= least)
+    return np.where(kept, np.cumsum(kept) - 1, -1)[place]

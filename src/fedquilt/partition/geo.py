@@ -15,7 +15,7 @@ from pydantic import Field
 from fedquilt.arguments import Count, Fraction
 from fedquilt.data.data import Data
 from fedquilt.errors import SpecError
-from fedquilt.partition.cells import DEEPEST, NOWHERE, adaptive_cells
+from fedquilt.partition.cells import DEEPEST, adaptive_cells, numbered_cells
 from fedquilt.partition.partition import Partition
 from fedquilt.registry import partitions
 
@@ -40,11 +40,9 @@ def geo(data: Data, most: Count, least_share: Fraction = 0.01, deepest: Level = 
     """
     if data.train.places is None:
         raise SpecError(f"needs to know where examples come from, but the data set {data.name} has no places")
-    cells = adaptive_cells(data.train.places, most, deepest)
-    _, owner, sizes = np.unique(cells, return_inverse=True, return_counts=True)
-    kept = (cells != NOWHERE) & (sizes[owner] >= least_share * most)
-    if not kept.any():
+    least = least_share * most
+    owner = numbered_cells(adaptive_cells(data.train.places, most, deepest), least)
+    rows = np.flatnonzero(owner >= 0)
+    if not len(rows):
         raise SpecError(f"least_share: no cell has {least_share:g} × {most} examples; take a smaller least_share")
-    rows = np.flatnonzero(kept)
-    order = rows[np.argsort(owner[rows], kind="stable")]
-    return Partition.by_sizes(order, np.unique(owner[rows], return_counts=True)[1].astype(np.int64))
+    return Partition.by_sizes(rows[np.argsort(owner[rows], kind="stable")], np.bincount(owner[rows]))
