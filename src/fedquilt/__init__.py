@@ -7,7 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedquilt.data import Data, Split, arrays, cifar10, digits, mnist, mnist_5k
+    from fedquilt.data import (
+        Data,
+        Split,
+        arrays,
+        cifar10,
+        digits,
+        image_folder,
+        inaturalist,
+        landmarks,
+        mnist,
+        mnist_5k,
+    )
     from fedquilt.engines import inline, processes, vectorised
     from fedquilt.errors import FedquiltError
     from fedquilt.experiment.report import report
@@ -52,7 +63,7 @@ if TYPE_CHECKING:
         trimmed_mean,
     )
     from fedquilt.metrics.curves import History, rounds_to
-    from fedquilt.partition import Partition, dirichlet, iid, shards
+    from fedquilt.partition import Partition, dirichlet, geo, iid, shards
 
 __version__ = "0.1.0"
 
@@ -63,6 +74,9 @@ _HOMES = {
         "arrays",
         "cifar10",
         "digits",
+        "image_folder",
+        "inaturalist",
+        "landmarks",
         "mnist",
         "mnist_5k",
     ),
@@ -127,6 +141,7 @@ _HOMES = {
     "fedquilt.partition": (
         "Partition",
         "dirichlet",
+        "geo",
         "iid",
         "shards",
     ),
@@ -163,11 +178,15 @@ __all__ = [
     "fed_yogi",
     "fine_tuned",
     "fl_hc",
+    "geo",
     "geometric_median",
     "gradient_noise",
     "iid",
+    "image_folder",
+    "inaturalist",
     "inline",
     "krum",
+    "landmarks",
     "load_spec",
     "local_only",
     "median",
