@@ -52,7 +52,7 @@ def test_sequences_have_a_label_a_place() -> None:
 
 
 def test_it_is_not_in_the_registry() -> None:
-    assert list(datasets) == ["cifar10", "digits", "mnist", "mnist_5k"]
+    assert "arrays" not in datasets
 
 
 WRONG: list[tuple[tuple[Any, Any, Any, Any], dict[str, Any], str]] = [
