@@ -128,7 +128,7 @@ WORKLOADS = {
         lambda: numbers(200_000, 100, 10),
         lambda: [20] * 10_000,
         method(0.05, 0.1, 1, 10),
-        lambda: vectorised(block=250, compute="auto"),
+        lambda: vectorised(block=500, compute="auto"),
         0.05,
     ),
     "w7": Work(

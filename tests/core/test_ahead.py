@@ -137,9 +137,12 @@ def test_evaluation_in_parts_is_that_of_the_whole(blobs, unbalanced, smooth):
 
     def history(**options):
         data = replace(blobs, **options)
-        return fedquilt.train(smooth, data, unbalanced, method, rounds=2, train_loss=True).history.records
+        return fedquilt.train(
+            smooth, data, unbalanced, method, rounds=2, train_loss=True, diagnose=True
+        ).history.records
 
     for whole, parts in zip(history(), history(at_once=7), strict=True):
+        assert parts["conflict_rate"] == whole["conflict_rate"]
         assert parts["accuracy"] == whole["accuracy"]
         assert parts["loss"] == pytest.approx(whole["loss"], rel=1e-6)
         assert parts["train_loss"] == pytest.approx(whole["train_loss"], rel=1e-6)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedquilt.core.exact import LARGEST, ExactMean
+from fedquilt.core.exact import LARGEST, ExactMean, WideMean
 from fedquilt.errors import OverflowInSumError
 
 
@@ -33,6 +33,25 @@ def test_the_order_of_arrival_does_not_change_a_bit(data, clients, seed):
     first, second = mean_of(deltas, weights, list(range(clients))), mean_of(deltas, weights, order)
     assert first is not None
     assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("size", [0, 1, 40, 1010, 70_000])
+@pytest.mark.parametrize("clients", [1, 3, 130])
+def test_rows_taken_in_at_once_are_the_same_bits(size, clients):
+    rng = np.random.default_rng(size + clients)
+    deltas = torch.from_numpy(rng.normal(size=(clients, size)).astype("f4"))
+    weights = rng.integers(1, 1000, clients).astype(float).tolist()
+    mean = ExactMean(size, math.fsum(weights))
+    half = clients // 2
+    mean.add_rows(range(half, clients), deltas[half:], weights[half:])
+    mean.add_rows(range(half), deltas[:half], weights[:half])
+    assert torch.equal(mean.finish(), mean_of(list(deltas), weights, list(range(clients))))
+
+
+def test_more_weight_than_planned_is_an_error_for_rows_too():
+    mean = ExactMean(3, planned_weight=1.0)
+    with pytest.raises(OverflowInSumError, match="reported weights are larger than the planned ones"):
+        mean.add_rows(range(9), torch.full((9, 3), LARGEST / 2), [1e6] * 9)
 
 
 def test_the_mean_is_the_one_in_double_precision_rounded_once():
@@ -62,3 +81,30 @@ def test_without_weight_there_is_no_mean():
     assert mean.finish() is None
     mean.add(0, torch.ones(2), 0.0)
     assert mean.finish() is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), clients=st.integers(1, 8), seed=st.integers(0, 1000))
+def test_a_wide_mean_is_the_exact_one_rounded_in_any_order(data, clients, seed):
+    rng = np.random.default_rng(seed)
+    values = (rng.normal(size=(clients, 30)) * 10.0 ** rng.integers(-30, 30, size=(clients, 30))).astype("f4")
+    weights = [float(rng.integers(1, 1000)) for _ in range(clients)]
+    order = data.draw(st.permutations(range(clients)))
+    means = []
+    for slots in (range(clients), order):
+        mean = WideMean(30)
+        for slot in slots:
+            mean.add(slot, torch.from_numpy(values[slot]), weights[slot])
+        means.append(mean.finish())
+    assert torch.equal(*means)
+    columns = values.astype(np.float64).T
+    exact = [math.fsum(v * w for v, w in zip(column, weights, strict=True)) / sum(weights) for column in columns]
+    assert means[0].tolist() == pytest.approx(exact, rel=1e-7, abs=1e-44)
+
+
+def test_a_wide_mean_keeps_infinities_and_leaves_out_those_without_weight():
+    mean = WideMean(3)
+    mean.add(0, torch.tensor([math.inf, -math.inf, 3e38]), 2.0)
+    mean.add(1, torch.tensor([math.inf, -math.inf, 3e38]), 2.0**50)
+    mean.add(2, torch.tensor([0.0, math.nan, 0.0]), 0.0)
+    assert mean.finish().tolist() == [math.inf, -math.inf, pytest.approx(3e38)]

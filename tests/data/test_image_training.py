@@ -162,6 +162,16 @@ def test_the_bits_do_not_depend_on_how_images_are_made_ready(home: Path, tmp_pat
     assert digest(ahead=0, augment=False) != expected
 
 
+@pytest.mark.parametrize("augment", [True, False])
+def test_blocks_of_clients_have_their_own_bits_however_images_are_made_ready(home: Path, augment: bool) -> None:
+    def digest(workers: int, ahead: int) -> str:
+        data = own(home, augment=augment, ahead=ahead)
+        engine = fedquilt.vectorised(block=2, workers=workers)
+        return fedquilt.train(model(2), data, by_nature(data), METHOD, rounds=2, seed=5, engine=engine).digest
+
+    assert digest(workers=1, ahead=0) == digest(workers=2, ahead=2)
+
+
 def test_a_run_that_is_resumed_gives_the_same_model(home: Path, tmp_path: Path) -> None:
     def trained(rounds: int, out: Path | None, folder: Path = home, **options: object) -> str:
         data, engine = own(folder, **options), fedquilt.processes(workers=2)

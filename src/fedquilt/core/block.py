@@ -6,8 +6,8 @@ several steps a call. Clients that have fewer steps stand still while the others
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.client import ClientUpdate, close_visit, open_visit
+from fedquilt.core.client import close_visit, open_visit, sends_difference_alone
 from fedquilt.core.context import ClientData, Context
 from fedquilt.core.feed import Feed
 from fedquilt.core.fit import Fitted, draw_normals, optimiser_of
@@ -26,6 +26,8 @@ from fedquilt.core.padded import Padded, Shape
 from fedquilt.core.params import ModelState, Tensors
 from fedquilt.core.penalty import classifier_layer, watch
 from fedquilt.core.rng import generator
+from fedquilt.core.transform import State
+from fedquilt.core.updates import Answer, BlockUpdate
 from fedquilt.core.workbench import Workbench
 from fedquilt.errors import FedquiltError, told
 
@@ -36,6 +38,25 @@ Tree = dict[str, Any]
 
 STEPS = 10
 """Steps a call, at most: a compiled call's overhead is shared by them, and its compile time grows with them."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedBlock:
+    """What `Fitted` is for one client, for a block: a row each."""
+
+    after: ModelState
+    optimiser: State
+    losses: list[float]
+    steps: list[int]
+    examples: list[int]
+
+    def __iter__(self) -> Iterator[Fitted]:
+        """Yield what each client ended with."""
+        tensors = zip(self.after.vector, self.after.buffers, self.after.counters, strict=True)
+        columns = zip(tensors, self.losses, self.steps, self.examples, strict=True)
+        for client, (values, loss, steps, examples) in enumerate(columns):
+            own = tree_map(lambda leaf, client=client: leaf[client], self.optimiser) if self.optimiser else {}
+            yield Fitted(ModelState(*values), own, loss, steps, examples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +72,7 @@ class Program:
 
     def fit(
         self, contexts: Sequence[Context], datas: Sequence[ClientData], givens: Sequence[dict[str, Tensors]]
-    ) -> list[Fitted]:
+    ) -> FittedBlock:
         """Train a block of clients that start from the same model."""
         self.bench.module.train()  # an evaluation may have come before
         algorithm, layout, round_ = self.algorithm, self.bench.layout, contexts[0].round
@@ -59,22 +80,22 @@ class Program:
         shape = self._shape(round_)
         padded = Padded.of(feeds, shape)
         missing = self.block - len(contexts) if self.compiled else 0
-        begin = contexts[0].start
+        begin, place = contexts[0].start, self.bench.place
         start = layout.parameters_of(begin.vector)
         now: Tree = {
             "params": {name: _repeated(p, len(contexts)) for name, p in start.items()},
             "buffers": {name: _repeated(b, len(contexts)) for name, b in layout.buffers_of(begin).items()},
-            "optimiser": _stacked([optimiser_of(algorithm, context, start) for context in contexts]),
+            "optimiser": self._optimisers(contexts, start),
         }
         rates = [torch.tensor(rate(round_), dtype=torch.float32) for rate in algorithm.local.rates]
         shared: Tree = {"start": start, "rates": rates}
         given = {"given": _stacked(givens)} if givens[0] else {}
         noises = [generator(c.seed, "local noise", *c.key) for c in contexts] if algorithm.local.normals else []
         ones = torch.ones(padded.rows.shape[1:])
-        now = _filled(now, missing)
+        now, shared, given = place.put((_filled(now, missing), shared, _filled(given, missing)))
         losses = []
         for ready, taken in zip(padded.ready(), padded.active, strict=True):
-            fed: Tree = ready | given
+            fed: Tree = dict(ready)
             active = torch.from_numpy(taken)
             if self.compiled:
                 fed = {"weights": ones, "there": ones} | fed
@@ -82,25 +103,26 @@ class Program:
                 fed["active"] = active
             if noises:
                 fed["normals"] = self._normals(noises, active, start)
-            now, loss = self._run(now, _filled(fed, missing), shared)
+            now, loss = self._run(now, place.put(_filled(fed, missing)) | given, shared)
             losses.append(loss[: len(contexts)])
-        means = padded.mean_losses(torch.cat(losses, dim=1))
-        return self._fitted(feeds, tree_map(lambda leaf: leaf[: len(contexts)], now), means)
+        means = padded.mean_losses(place.fetch(torch.cat(losses, dim=1)))
+        return self._fitted(feeds, place.fetch(tree_map(lambda leaf: leaf[: len(contexts)], now)), means)
 
-    def _fitted(self, feeds: Sequence[Feed], now: Tree, means: list[float]) -> list[Fitted]:
+    def _fitted(self, feeds: Sequence[Feed], now: Tree, means: list[float]) -> FittedBlock:
         layout, count = self.bench.layout, len(feeds)
         vectors = torch.cat([now["params"][e.name].reshape(count, -1) for e in layout.parameters], dim=1)
         empty, whole = torch.zeros(count, 0), torch.zeros(count, 0, dtype=torch.int64)
         buffers = [now["buffers"][e.name].reshape(count, -1).float() for e in layout.buffers]
         counters = [now["buffers"][e.name].reshape(count, -1).long() for e in layout.counters]
-        floating, counted = torch.cat([empty, *buffers], dim=1), torch.cat([whole, *counters], dim=1)
-        fitted = []
-        for client, (feed, loss) in enumerate(zip(feeds, means, strict=True)):
-            steps, examples = len(feed.batches.cuts) - 1, int(feed.batches.cuts[-1])
-            own = tree_map(lambda leaf, client=client: leaf[client], now["optimiser"]) if now["optimiser"] else {}
-            after = ModelState(vectors[client], floating[client], counted[client])
-            fitted.append(Fitted(after, own, loss, steps, examples))
-        return fitted
+        after = ModelState(vectors, torch.cat([empty, *buffers], dim=1), torch.cat([whole, *counters], dim=1))
+        steps = [len(feed.batches.cuts) - 1 for feed in feeds]
+        return FittedBlock(after, now["optimiser"], means, steps, [len(feed.batches.order) for feed in feeds])
+
+    def _optimisers(self, contexts: Sequence[Context], start: Tensors) -> Tree:
+        if self.algorithm.keep_local_state:
+            return _stacked([optimiser_of(self.algorithm, context, start) for context in contexts])  # type: ignore[no-any-return]
+        fresh = self.algorithm.local.init(start)
+        return tree_map(lambda leaf: _repeated(leaf, len(contexts)), fresh)  # type: ignore[no-any-return]
 
     def _shape(self, round_: int) -> Shape:
         if round_ not in self._shapes:
@@ -125,7 +147,7 @@ class Program:
         module, algorithm = self.bench.module, self.algorithm
         # The model is watched for as long as the program lives.
         watching = tuple((each, watch(module, classifier_layer(module, each.layer))) for each in algorithm.penalties)
-        recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching)
+        recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching, self.bench.place.autocast)
         mapped = torch.func.vmap(partial(_steps, recipe), in_dims=(0, 0, None))
         return torch.compile(mapped, fullgraph=True, dynamic=False) if self.compiled else mapped
 
@@ -151,11 +173,24 @@ def _steps(recipe: Recipe, now: Tree, fed: Tree, shared: Tree) -> tuple[Tree, Te
 
 def block_update(
     program: Program, algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
-) -> list[ClientUpdate]:
+) -> Sequence[Answer]:
     """Do what `client_update` does, for a block of clients at once."""
-    opened = [open_visit(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
-    fitted = program.fit(contexts, datas, [visit.given for visit in opened])
-    return [close_visit(algorithm, *each) for each in zip(contexts, datas, opened, fitted, strict=True)]
+    if not sends_difference_alone(algorithm):
+        opened = [open_visit(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
+        each = program.fit(contexts, datas, [visit.given for visit in opened])
+        return [close_visit(algorithm, *own) for own in zip(contexts, datas, opened, each, strict=True)]
+    fitted = program.fit(contexts, datas, [{}])
+    after, start = fitted.after, contexts[0].start
+    block = BlockUpdate(
+        clients=[context.client for context in contexts],
+        slots=[context.slot for context in contexts],
+        values=replace(after, vector=after.vector.sub_(start.vector)),
+        weights=[float(algorithm.weigh(len(data))) for data in datas],
+        losses=fitted.losses,
+        steps=fitted.steps,
+        examples=fitted.examples,
+    )
+    return [block]
 
 
 def warm_up(program: Program, federation: Federation) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.client import ClientUpdate, Fault
+from fedquilt.core.client import ClientUpdate
 from fedquilt.core.engine import Session
 from fedquilt.core.federation import Federation
 from fedquilt.core.params import ModelState, Tensors
@@ -18,6 +18,7 @@ from fedquilt.core.plan import Plan, plan
 from fedquilt.core.round import Merged, merge
 from fedquilt.core.server_data import train_at_server
 from fedquilt.core.state import ClientStore, Group, RunState, ServerState
+from fedquilt.core.updates import Answer, BlockUpdate, one_by_one
 
 Heard = Callable[[int, int], None]
 """(clients heard from in this round, clients of the round)."""
@@ -68,7 +69,7 @@ def every_group(work: Work, run: RunState) -> tuple[RunState, list[Step]]:
 
 
 def merged(
-    work: Work, state: ServerState, planned: Plan, store: ClientStore, results: Iterable[ClientUpdate | Fault]
+    work: Work, state: ServerState, planned: Plan, store: ClientStore, results: Iterable[Answer]
 ) -> tuple[Step, ClientStore]:
     """Merge a group's updates, let the server train on its own data, and keep what clients keep."""
     federation = work.federation
@@ -78,16 +79,15 @@ def merged(
     return Step(planned, report, state, after), store.updated(report.kept)
 
 
-def listened(
-    work: Work, state: ServerState, results: Iterable[ClientUpdate | Fault], done: int, total: int
-) -> Iterator[ClientUpdate | Fault]:
+def listened(work: Work, state: ServerState, results: Iterable[Answer], done: int, total: int) -> Iterator[Answer]:
     """Pass results on, telling those who listen."""
-    for count, result in enumerate(results, start=done + 1):
+    for result in results if work.observe is None else one_by_one(results):
         if work.observe is not None and isinstance(result, ClientUpdate):
             work.observe(state.model, result)
         yield result
+        done += len(result) if isinstance(result, BlockUpdate) else 1
         if work.heard is not None:
-            work.heard(count, total)
+            work.heard(done, total)
 
 
 def regrouped(algorithm: Algorithm, state: ServerState, members: Sequence[int], store: ClientStore) -> ServerState:

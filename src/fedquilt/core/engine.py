@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
-from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.evaluation import Counted, Evaluation
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
 from fedquilt.core.plan import Plan
 from fedquilt.core.state import ClientStore, ServerState
+from fedquilt.core.updates import Answer
 
 
 class Session(Protocol):
     """An engine at work on one federation."""
 
-    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
-        """Yield one result for every slot of the plan that answers (`planned.slots`), in any order."""
+    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
+        """Yield a result for every slot of the plan that answers (`planned.slots`), in any order; blocks count for all."""
 
     def evaluate(self, model: ModelState, split: SplitName) -> Evaluation:
         """Return loss and accuracy on a whole split."""
@@ -42,8 +42,15 @@ class Settling(Protocol):
     def compute(self) -> str:
         """How local steps are executed."""
 
+    @property
+    def where(self) -> str:
+        """The device and the precision that local steps are executed with."""
+
     def settled(self, federation: Federation, rounds: int) -> Engine:
         """Return the engine with everything decided."""
+
+    def placed(self, federation: Federation) -> Federation:
+        """Return the federation with its model where the engine computes."""
 
     def computing(self, compute: str) -> Engine:
         """Return the engine with what was decided before."""

@@ -52,15 +52,18 @@ def evaluate_chunk(
     if data.at_once is not None and (parts := _cut(rows, data.at_once))[1:]:
         counted_parts = [evaluate_chunk(bench, loss, model, data, split, part) for part in parts]
         return Counted(*map(sum, zip(*counted_parts, strict=True)))
-    chosen = slice(*rows) if isinstance(rows, tuple) else torch.from_numpy(rows)
-    x, y = split.x[chosen], split.y[chosen]
+    if isinstance(rows, tuple):
+        x, y = split.x[slice(*rows)], split.y[slice(*rows)]
+    else:
+        x, y = split.take(torch.from_numpy(rows))
     if data.prepare is not None:
         x = data.prepare(x)
+    x, y = bench.place.put((x, y))
     outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))
     if outputs.shape[:-1] != y.shape:
         raise ValueError(f"it returns {tuple(outputs.shape)} for labels of {tuple(y.shape)}")
-    losses, counted = loss.each(outputs, y)
-    right = outputs.argmax(dim=-1) == y
+    losses, counted = bench.place.fetch(loss.each(outputs, y))
+    right = bench.place.fetch(outputs.argmax(dim=-1) == y)
     if counted is None:
         return Counted(float(losses.double().sum()), int(right.sum()), losses.numel())
     return Counted(float((losses * counted).double().sum()), int((right * counted).sum()), int(counted.sum()))

@@ -10,9 +10,12 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from fedquilt.core.block import Program, unmappable
 from fedquilt.core.compiling import pays, trouble
 from fedquilt.core.federation import Federation
+from fedquilt.core.place import CPU, Place, require
 from fedquilt.core.plan import Plan
 from fedquilt.errors import FedquiltError
 
@@ -21,7 +24,7 @@ Compute = Literal["auto", "eager", "compiled"]
 
 @dataclass(frozen=True)
 class Execution:
-    """How clients are trained: `block` at once, eagerly or compiled.
+    """How clients are trained: `block` at once, eagerly or compiled, and where.
 
     >>> Execution(block=8).mapped, Execution().mapped
     (True, False)
@@ -29,6 +32,7 @@ class Execution:
 
     block: int = 1
     compute: Compute = "eager"
+    place: Place = CPU
 
     @property
     def mapped(self) -> bool:
@@ -46,6 +50,11 @@ class Execution:
             return replace(self, compute="eager")
         return self
 
+    def placed(self, federation: Federation) -> Federation:
+        """Return the federation with its model on the device, which must be here."""
+        require(self.place)
+        return federation.placed(self.place)
+
     def program(self, federation: Federation) -> Program | None:
         """Return the program that trains blocks of a federation's clients, or refuse with the reason."""
         if not self.mapped:
@@ -61,5 +70,6 @@ class Execution:
 
     def blocks(self, planned: Plan) -> list[list[int]]:
         """Cut a plan's slots into blocks, the largest clients first."""
-        slots = sorted(planned.slots, key=lambda slot: (-planned.size_of(slot), slot))
+        there = np.asarray(planned.slots, dtype=np.int64)
+        slots = there[np.argsort(-planned.sizes[there - planned.first_slot], kind="stable")].tolist()
         return [slots[first : first + self.block] for first in range(0, len(slots), self.block)]

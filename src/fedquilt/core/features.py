@@ -23,8 +23,9 @@ def features_of(bench: Workbench, model: ModelState, layer: str, data: Data, spl
     tensors = bench.tensors(model)
     with watched(bench.module.eval(), layer) as features:
         for part in torch.split(torch.from_numpy(rows), data.at_once or TAKEN):
-            x = split.x[part]
-            functional_call(bench.module, tensors, (x if data.prepare is None else data.prepare(x),))
+            x = split.x.index_select(0, part)
+            ready = bench.place.put(x if data.prepare is None else data.prepare(x))
+            functional_call(bench.module, tensors, (ready,))
             assert features.last is not None
-            found.append(features.last.flatten(0, -2))
+            found.append(bench.place.fetch(features.last.flatten(0, -2)))
     return torch.cat(found)

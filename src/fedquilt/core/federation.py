@@ -23,17 +23,21 @@ from fedquilt.core.own import hold_out, own_model
 from fedquilt.core.params import Layout, ModelState
 from fedquilt.core.penalty import classifier_layer
 from fedquilt.core.pinned import pinned
+from fedquilt.core.place import Place
 from fedquilt.core.population import Population
 from fedquilt.core.rng import torch_seeded
 from fedquilt.core.server_data import take_share
 from fedquilt.core.state import RunState, ServerState, initial_state
 from fedquilt.core.transform import State
+from fedquilt.core.updates import Answer
 from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data, Split
 from fedquilt.errors import DataError, FedquiltError, naming_part, told
 from fedquilt.partition.partition import Partition
 
 SplitName = Literal["train", "test"]
+
+NOTHING = "holds no examples"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +110,11 @@ class Federation:
             downloaded_first=max((first.asked for first in firsts.values()), default=0) * self.layout.nbytes,
         )
 
+    def placed(self, place: Place) -> Federation:
+        """Return the federation with its model elsewhere, or itself if it is there already."""
+        bench = self.bench.placed(place)
+        return self if bench is self.bench else replace(self, bench=bench)
+
     def start(self) -> RunState:
         """Return the state of a run before its first round."""
         return RunState.of(initial_state(self.algorithm, self.initial, self.announced))
@@ -162,7 +171,7 @@ class Federation:
         """Run one client's update on a server's model and announcements; whatever goes wrong becomes its fault."""
         data = self._data_of(client)
         if not len(data):
-            return Fault(client, slot, "holds no examples")
+            return Fault(client, slot, NOTHING)
         try:
             return client_update(self.algorithm, self._context(state, round_, client, slot, kept), data)
         except ClientError as error:
@@ -178,19 +187,18 @@ class Federation:
         clients: Sequence[int],
         slots: Sequence[int],
         kept: Sequence[State | None],
-    ) -> list[ClientUpdate | Fault]:
+    ) -> list[Answer]:
         """Run a block of clients as one program; if that fails, one by one, so that the one at fault is found."""
-        held = [place for place, client in enumerate(clients) if len(self._data_of(client))]
-        found: dict[int, ClientUpdate | Fault] = {}
+        each = list(zip(clients, slots, kept, strict=True))
+        empty = self.population.sizes[list(clients)] == 0
+        held = [own for own, nothing in zip(each, empty.tolist(), strict=True) if not nothing]
+        faults = [Fault(own[0], own[1], NOTHING) for own, nothing in zip(each, empty.tolist(), strict=True) if nothing]
+        if not held:
+            return [*faults]
         try:
-            if held:
-                picked = [[values[place] for place in held] for values in (clients, slots, kept)]
-                updates = self.train_block(program, state, round_, *picked)  # type: ignore[arg-type]
-                found = dict(zip(held, updates, strict=True))
+            return [*self.train_block(program, state, round_, *zip(*held, strict=True)), *faults]
         except Exception:
-            found = {p: self.run_client(state, round_, clients[p], slots[p], kept[p]) for p in held}
-        nothing = "holds no examples"
-        return [found.get(place, Fault(client, slots[place], nothing)) for place, client in enumerate(clients)]
+            return [*(self.run_client(state, round_, *own) for own in held), *faults]
 
     def train_block(
         self,
@@ -200,7 +208,7 @@ class Federation:
         clients: Sequence[int],
         slots: Sequence[int],
         kept: Sequence[State | None],
-    ) -> list[ClientUpdate]:
+    ) -> Sequence[Answer]:
         """Train a block of clients, all of whom hold data, as one program."""
         each = zip(clients, slots, kept, strict=True)
         contexts = [self._context(state, round_, client, slot, own) for client, slot, own in each]

@@ -62,15 +62,13 @@ class Feed:
             last = max(int(np.searchsorted(cuts, cuts[first] + at_once, side="right")) - 1, first + 1)
             x, y = self._ready(order[cuts[first] : cuts[last]], rng)
             sizes = np.diff(cuts[first : last + 1]).tolist()
-            parts = [torch.split(x, sizes), torch.split(y, sizes)]
-            if self.weights is not None:
-                parts.append(torch.split(self.weights[y], sizes))
-            yield from map(Batch, *parts)
+            made = [x, y] if self.weights is None else [x, y, self.weights[y]]
+            yield from map(Batch, *(torch.split(part, sizes) for part in self.context.bench.place.put(made)))
             first = last
 
     def _ready(self, order: Indices, rng: np.random.Generator | None) -> tuple[Tensor, Tensor]:
         rows, data = torch.from_numpy(self.data.rows[order]), self.data.data
-        x, y = self.data.split.x[rows], self.data.split.y[rows]
+        x, y = self.data.split.take(rows)
         if self.flip is not None:
             y = self.flip(y, data.classes)
         if data.augment is not None and rng is not None:
@@ -81,7 +79,7 @@ class Feed:
 def _importance(algorithm: Algorithm, context: Context, data: ClientData, flip: LabelFlip | None) -> Tensor | None:
     if algorithm.importance is None:
         return None
-    labels = data.split.y[torch.from_numpy(data.rows)]
+    labels = data.split.y.index_select(0, torch.from_numpy(data.rows))
     if flip is not None:
         labels = flip(labels, data.data.classes)
     return algorithm.importance(labels, data.data.classes, context.announced)

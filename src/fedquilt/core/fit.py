@@ -51,15 +51,16 @@ def fit(
 
     `purpose` sets the draws of a second training in the same round apart from those of the first.
     """
-    bench, key = context.bench, context.key
-    start = bench.layout.parameters_of(context.start.vector)
+    bench, key, place = context.bench, context.key, context.bench.place
+    start = place.put(bench.layout.parameters_of(context.start.vector))
     params, buffers = bench.load(begin)
-    carried = Carried(optimiser_of(algorithm, context, start), buffers)
-    rates = [torch.tensor(rate(context.round), dtype=torch.float32) for rate in algorithm.local.rates]
+    carried = Carried(place.put(optimiser_of(algorithm, context, start)), buffers)
+    given = place.put(given)
+    rates = place.put([torch.tensor(rate(context.round), dtype=torch.float32) for rate in algorithm.local.rates])
     noise = generator(context.seed, f"{purpose}local noise", *key) if algorithm.local.normals else None
     losses: list[Tensor] = []
     with ExitStack() as stack:
-        stack.enter_context(torch_seeded(context.seed, f"{purpose}module", context.round, context.slot))
+        stack.enter_context(torch_seeded(context.seed, f"{purpose}module", context.round, context.slot, place.device))
         try:
             feed = Feed.of(algorithm, context, data, purpose)
             module = bench.module.train()
@@ -67,9 +68,10 @@ def fit(
                 (penalty, stack.enter_context(watched(module, classifier_layer(module, penalty.layer))))
                 for penalty in algorithm.penalties
             )
-            recipe = Recipe(module, algorithm.loss, algorithm.local, EAGER, watching)
+            recipe = Recipe(module, algorithm.loss, algorithm.local, EAGER, watching, place.autocast)
             for batch in feed:
-                point = Point(start, rates, draw_normals(noise, algorithm.local.normals, params), given)
+                normals = place.put(draw_normals(noise, algorithm.local.normals, params))
+                point = Point(start, rates, normals, given)
                 params, carried, loss = local_step(recipe, params, carried, batch, point)
                 losses.append(loss)
                 if algorithm.until is not None and _converged(algorithm.until, losses, feed.batches.cuts, len(data)):
@@ -77,7 +79,8 @@ def fit(
         except Exception as error:
             raise ClientError(f"local step {len(losses) + 1}: {told(error)}") from error
     cuts = feed.batches.cuts[: len(losses) + 1]
-    return Fitted(bench.read(), carried.optimiser, mean_loss(torch.stack(losses), cuts), len(losses), int(cuts[-1]))
+    mean = mean_loss(place.fetch(torch.stack(losses)), cuts)
+    return Fitted(bench.read(), place.fetch(carried.optimiser), mean, len(losses), int(cuts[-1]))
 
 
 def optimiser_of(algorithm: Algorithm, context: Context, params: Tensors) -> State:
@@ -93,7 +96,7 @@ def _converged(until: Until, losses: list[Tensor], cuts: Indices, examples: int)
     if done % examples:
         return False
     sizes = torch.from_numpy(np.diff(cuts[: len(losses) + 1])).double()
-    passes = torch.stack(losses).double().mul(sizes)
+    passes = torch.stack(losses).cpu().double().mul(sizes)
     pass_of = torch.from_numpy((cuts[: len(losses)] // examples).astype(np.int64))
     totals = torch.zeros(done // examples, dtype=torch.float64).index_add_(0, pass_of, passes)
     return until((totals / examples).tolist())

@@ -75,13 +75,17 @@ class Mode:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The fixed parts of a step: model, loss, what turns gradients into a step, how it is executed, and penalties."""
+    """The fixed parts of a step: model, loss, what turns gradients into a step, how it is executed, and penalties.
+
+    `autocast` is the device whose autocast to bfloat16 the model runs under, if it does.
+    """
 
     module: nn.Module
     loss: Loss
     local: Transform
     mode: Mode
     penalties: tuple[tuple[Penalty, Features], ...] = ()
+    autocast: str | None = None
 
 
 def local_step(
@@ -91,7 +95,7 @@ def local_step(
     given = point.given or {}
 
     def objective(parameters: Tensors) -> tuple[Tensor, tuple[Tensor, Tensors]]:
-        outputs, buffers = recipe.mode.call(recipe.module, parameters, carried.buffers, batch.x)
+        outputs, buffers = _outputs(recipe, parameters, carried.buffers, batch.x)
         loss = recipe.loss(outputs, batch.y, batch.weights)
         total = loss
         for penalty, features in recipe.penalties:
@@ -103,6 +107,14 @@ def local_step(
         at = At(params, point.start, point.rates, point.normals, recipe.mode.in_place, given)
         stepped, optimiser = recipe.local.apply(gradients, carried.optimiser, at)
     return stepped, Carried(optimiser, buffers), value
+
+
+def _outputs(recipe: Recipe, params: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, Tensors]:
+    if recipe.autocast is None:
+        return recipe.mode.call(recipe.module, params, buffers, x)
+    with torch.autocast(recipe.autocast, dtype=torch.bfloat16):
+        outputs, buffers = recipe.mode.call(recipe.module, params, buffers, x)
+    return outputs.float(), buffers
 
 
 def _call_functional(module: nn.Module, params: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, Tensors]:

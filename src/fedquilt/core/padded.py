@@ -54,16 +54,18 @@ class Padded:
         """Place the batches of some clients."""
         steps = max(len(feed.batches.cuts) for feed in feeds) - 1
         calls = -(-steps // shape.steps)
-        rows = np.zeros((len(feeds), calls * shape.steps, shape.batch), dtype=np.int64)
+        rows = np.zeros((len(feeds), calls * shape.steps * shape.batch), dtype=np.int64)
         there = np.zeros(rows.shape, dtype=np.float32)
-        active = np.zeros(rows.shape[:2], dtype=bool)
-        for client, feed in enumerate(feeds):
-            order, cuts = feed.batches
-            sizes = np.diff(cuts)
-            flat = _places(sizes, shape.batch)
-            rows[client].reshape(-1)[flat] = feed.data.rows[order]
-            there[client].reshape(-1)[flat] = 1.0
-            active[client, : len(sizes)] = True
+        active = np.zeros((len(feeds), calls * shape.steps), dtype=bool)
+        for members in _alike(feeds):
+            sizes = np.diff(feeds[members[0]].batches.cuts)
+            held = np.stack([feeds[place].data.rows[feeds[place].batches.order] for place in members])
+            where = np.ix_(np.asarray(members), _places(sizes, shape.batch))
+            rows[where] = held
+            there[where] = 1.0
+            active[members, : len(sizes)] = True
+        steps_and_batches = (len(feeds), calls * shape.steps, shape.batch)
+        rows, there = rows.reshape(steps_and_batches), there.reshape(steps_and_batches)
         return cls(feeds, *(_by_call(values, calls) for values in (rows, there, active)))
 
     @cached_property
@@ -74,10 +76,10 @@ class Padded:
     def ready(self) -> Iterator[dict[str, Tensor]]:
         """Make the examples ready, call by call: inputs, targets, and weights where they are not all 1."""
         one = self.feeds[0].data
-        several = max(GATHERED // max(self.rows[0].size, 1), 1)
+        several = max((one.data.at_once or GATHERED) // max(self.rows[0].size, 1), 1)
         for first in range(0, len(self.rows), several):
             rows = torch.from_numpy(self.rows[first : first + several])
-            y = one.split.y[rows.flatten()]
+            y = one.split.y.index_select(0, rows.flatten())
             y = y.view(*rows.shape, *y.shape[1:])
             x = self._augmented[first : first + several] if one.data.augment is not None else _inputs(one, rows)
             for client, feed in enumerate(self.feeds):
@@ -113,6 +115,14 @@ class Padded:
         return x.view(clients, calls, steps, batch, *x.shape[2:]).transpose(0, 1).contiguous()
 
 
+def _alike(feeds: Sequence[Feed]) -> list[list[int]]:
+    """Return the places of feeds that share their cuts, as clients of a size often do."""
+    groups: dict[int, list[int]] = {}
+    for place, feed in enumerate(feeds):
+        groups.setdefault(id(feed.batches.cuts), []).append(place)
+    return list(groups.values())
+
+
 def _by_call(values: npt.NDArray[Any], calls: int) -> npt.NDArray[Any]:
     """Cut (clients, steps, …) into calls: (calls, clients, steps a call, …), each of them in one piece of memory."""
     cut = values.reshape(len(values), calls, values.shape[1] // calls, *values.shape[2:])
@@ -120,7 +130,7 @@ def _by_call(values: npt.NDArray[Any], calls: int) -> npt.NDArray[Any]:
 
 
 def _inputs(data: ClientData, rows: Tensor) -> Tensor:
-    x = data.split.x[rows.flatten()]
+    x = data.split.x.index_select(0, rows.flatten())
     x = x if data.data.prepare is None else data.data.prepare(x)
     return x.view(*rows.shape, *x.shape[1:])
 

@@ -96,7 +96,7 @@ class Layout:
         return 4 * (self.size + self.buffer_size) + 8 * self.counter_size
 
     def read(self, module: nn.Module) -> ModelState:
-        """Copy a module's values into flat vectors."""
+        """Copy a module's values into flat vectors, on the CPU."""
         tensors: Tensors = dict(module.named_parameters()) | dict(module.named_buffers())
         return ModelState(
             _joined((tensors[e.name].detach() for e in self.parameters), torch.float32),
@@ -149,4 +149,4 @@ def _total(entries: tuple[Entry, ...]) -> int:
 
 def _joined(tensors: Iterable[Tensor], dtype: torch.dtype) -> Tensor:
     flat = [tensor.reshape(-1).to(dtype) for tensor in tensors]
-    return torch.cat(flat) if flat else torch.zeros(0, dtype=dtype)
+    return torch.cat(flat).cpu() if flat else torch.zeros(0, dtype=dtype)

@@ -75,7 +75,8 @@ def plan(
 
 def planned_weight(algorithm: Algorithm, sizes: Indices) -> float:
     """Return the weight of a whole cohort of clients of these sizes."""
-    weights = (float(algorithm.weigh(int(size))) for size in sizes)
+    by_size = {size: float(algorithm.weigh(size)) for size in set(sizes.tolist())}
+    weights = (by_size[size] for size in sizes.tolist())
     usable = [weight for weight in weights if math.isfinite(weight) and weight > 0]
     if sum(usable) >= LARGEST_WEIGHT:
         raise OverflowInSumError(f"the weights of a round's clients add up to {sum(usable):g}; the limit is 2^60")

@@ -9,9 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from numpy.random.bit_generator import ISeedSequence
 
 
 def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
@@ -21,16 +24,27 @@ def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
     >>> bool(a.integers(2**60) == b.integers(2**60))
     True
     """
-    text = "/".join([str(seed), purpose, *(str(int(part)) for part in key)])
-    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+    text = "/".join(map(str, (seed, purpose, *map(int, key))))
+    key_ = _Key(hashlib.blake2b(text.encode(), digest_size=16).digest())
+    return np.random.Generator(np.random.Philox(key_))  # type: ignore[arg-type]
+
+
+class _Key(ISeedSequence):
+    """A key for Philox. `Philox(key=…)` gives the same draws, after asking the system for entropy that it does not use."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> npt.NDArray[Any]:
+        return np.frombuffer(self._key, dtype=dtype, count=n_words)
 
 
 @contextmanager
-def torch_seeded(seed: int, purpose: str, group: int = 0, slot: int = 0) -> Iterator[None]:
+def torch_seeded(seed: int, purpose: str, group: int = 0, slot: int = 0, device: str = "cpu") -> Iterator[None]:
     """Seed torch's global generator, for code that reads it (dropout, initialisation), and restore it afterwards.
 
     torch uses 32 bits of a seed. Those of one group (a round) are consecutive, so that no two slots of it share a stream.
+    Another device has a generator of its own, which is seeded alike.
 
     >>> with torch_seeded(1, "dropout", 3, 0):
     ...     a = torch.rand(2)
@@ -38,10 +52,16 @@ def torch_seeded(seed: int, purpose: str, group: int = 0, slot: int = 0) -> Iter
     ...     bool((a == torch.rand(2)).all())
     True
     """
-    first = int(generator(seed, purpose, group).integers(2**32))
+    chosen = (int(generator(seed, purpose, group).integers(2**32)) + slot) % 2**32
     before = torch.default_generator.get_state()
-    torch.default_generator.manual_seed((first + slot) % 2**32)
+    torch.default_generator.manual_seed(chosen)
+    other = torch.get_device_module(device) if device in ("cuda", "mps") else None
+    if other is not None:
+        there = other.get_rng_state()
+        other.manual_seed(chosen)
     try:
         yield
     finally:
         torch.default_generator.set_state(before)
+        if other is not None:
+            other.set_rng_state(there)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.exact import LARGEST, OrderedMean
+from fedquilt.core.exact import LARGEST, WideMean
 from fedquilt.core.fit import draw_normals
 from fedquilt.core.params import Layout, ModelState, Tensors
 from fedquilt.core.plan import Plan
@@ -19,8 +19,7 @@ from fedquilt.core.rng import generator
 from fedquilt.core.state import ServerState
 from fedquilt.core.tensors import flat
 from fedquilt.core.transform import At, State
-
-_NOTHING = torch.zeros(0)
+from fedquilt.core.updates import Answer, BlockUpdate, one_by_one
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Merged:
 
 
 def merge(
-    algorithm: Algorithm, layout: Layout, state: ServerState, planned: Plan, results: Iterable[ClientUpdate | Fault]
+    algorithm: Algorithm, layout: Layout, state: ServerState, planned: Plan, results: Iterable[Answer]
 ) -> tuple[ServerState, Merged]:
     """Fold the clients' updates, in whatever order they come, into the next state.
 
@@ -47,29 +46,32 @@ def merge(
     cohort = planned.cohort(layout.size)
     deltas = algorithm.reduce(cohort)
     gathers = {e.name: e.gather(cohort) for e in algorithm.exchanges if e.gather is not None}
-    buffers = OrderedMean()
+    buffers = WideMean(layout.buffer_size)
     counters = state.model.counters.clone()
-    taken: dict[int, ClientUpdate] = {}
-    told = 0
-    faults = [Fault(planned.client_of[slot], slot, why, simulated=True) for slot, why in planned.absent.items()]
-    for result in results:
-        if isinstance(result, Fault):
-            faults.append(result)
+    tally = Tally([Fault(planned.client_of[slot], slot, why, simulated=True) for slot, why in planned.absent.items()])
+    at_once = None if gathers or layout.buffer_size or layout.counter_size else getattr(deltas, "add_block", None)
+    for answer in results:
+        if isinstance(answer, BlockUpdate) and at_once is not None and all_usable(answer, layout):
+            at_once(answer)
+            tally.take(answer)
             continue
-        reason = fault_in(result, layout, state.model)
-        if reason:
-            faults.append(Fault(result.client, result.slot, reason))
-            continue
-        deltas.add(result)
-        for gather in gathers.values():
-            gather.add(result)
-        if layout.buffer_size:
-            buffers.add(result.slot, result.buffers, result.weight)
-        if layout.counter_size:
-            torch.maximum(counters, result.counters, out=counters)
-        told += sum(tensor.nbytes for _, tensor in flat(result.told)) if result.told else 0
-        taken[result.slot] = replace(result, delta=_NOTHING, buffers=_NOTHING, counters=_NOTHING, told={})
-    report = _report(taken, faults, told)
+        for result in one_by_one([answer]):
+            if isinstance(result, Fault):
+                tally.faults.append(result)
+                continue
+            reason = fault_in(result, layout, state.model)
+            if reason:
+                tally.faults.append(Fault(result.client, result.slot, reason))
+                continue
+            deltas.add(result)
+            for gather in gathers.values():
+                gather.add(result)
+            if layout.buffer_size:
+                buffers.add(result.slot, result.buffers, result.weight)
+            if layout.counter_size:
+                torch.maximum(counters, result.counters, out=counters)
+            tally.take_one(result)
+    report = tally.report()
     delta = deltas.finish()
     if delta is None:
         return ServerState(planned.round, state.model, state.optimiser, state.announced), report
@@ -78,6 +80,50 @@ def merge(
     vector, optimiser = _server_step(algorithm, state, planned, delta, gathered)
     announced = _retold(algorithm, state.announced, gathered)
     return ServerState(planned.round, ModelState(vector, buffer, counters), optimiser, announced), report
+
+
+@dataclass(eq=False)
+class Tally:
+    """Counts what was taken in, in columns: a cohort may have thousands of clients."""
+
+    faults: list[Fault]
+    told: int = 0
+    kept: dict[int, State] = field(default_factory=dict)
+    _rows: list[tuple[int, int, float, int, int]] = field(default_factory=list)
+
+    def take_one(self, update: ClientUpdate) -> None:
+        """Count one client's update."""
+        self._rows.append((update.slot, update.client, update.loss, update.steps, update.examples))
+        self.told += sum(tensor.nbytes for _, tensor in flat(update.told)) if update.told else 0
+        if update.keep is not None:
+            self.kept[update.client] = update.keep
+
+    def take(self, block: BlockUpdate) -> None:
+        """Count the updates of a block."""
+        self._rows.extend(zip(block.slots, block.clients, block.losses, block.steps, block.examples, strict=True))
+
+    def report(self) -> Merged:
+        """Say what was counted, in the order of the slots."""
+        rows = sorted(self._rows)
+        heard = [(loss, examples) for _, _, loss, _, examples in rows if math.isfinite(loss)]
+        seen = sum(count for _, count in heard)
+        return Merged(
+            clients=[client for _, client, *_ in rows],
+            faults=sorted(self.faults, key=lambda fault: fault.slot),
+            loss=math.fsum(loss * count for loss, count in heard) / seen if seen else None,
+            steps=sum(steps for *_, steps, _ in rows),
+            examples=sum(examples for *_, examples in rows),
+            told=self.told,
+            kept={client: self.kept[client] for _, client, *_ in rows if client in self.kept},
+        )
+
+
+def all_usable(block: BlockUpdate, layout: Layout) -> bool:
+    """Say whether every update of a block can be taken in; `fault_in` says what is wrong with one that cannot."""
+    deltas, weights = block.values.vector, block.weights
+    if deltas.shape != (len(block), layout.size) or not deltas.numel():
+        return False
+    return all(0 <= weight < math.inf for weight in weights) and bool(deltas.abs().amax() < LARGEST)
 
 
 def wrong_shape(update: ClientUpdate, layout: Layout) -> str | None:
@@ -138,18 +184,3 @@ def _retold(algorithm: Algorithm, announced: State, gathered: dict[str, Tensors]
             before: Tensors = announced[exchange.name]  # type: ignore[assignment]
             after[exchange.name] = dict(exchange.retell(before, gathered[exchange.name]))
     return after
-
-
-def _report(taken: dict[int, ClientUpdate], faults: list[Fault], told: int) -> Merged:
-    updates = [taken[slot] for slot in sorted(taken)]
-    heard = [(update.loss, update.examples) for update in updates if math.isfinite(update.loss)]
-    examples = sum(count for _, count in heard)
-    return Merged(
-        clients=[update.client for update in updates],
-        faults=sorted(faults, key=lambda fault: fault.slot),
-        loss=math.fsum(loss * count for loss, count in heard) / examples if examples else None,
-        steps=sum(update.steps for update in updates),
-        examples=sum(update.examples for update in updates),
-        told=told,
-        kept={update.client: update.keep for update in updates if update.keep is not None},
-    )

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from fedquilt.core.params import Layout, ModelState, Tensors
+from fedquilt.core.place import CPU, Place
 
 
 class Workbench:
@@ -22,14 +23,23 @@ class Workbench:
     (['bias', 'weight'], {})
     """
 
-    def __init__(self, module: nn.Module, layout: Layout) -> None:
+    def __init__(self, module: nn.Module, layout: Layout, place: Place = CPU) -> None:
         """Take over a module, whose values will be overwritten."""
-        self.module = module
+        self.module = module.to(place.device)
         self.layout = layout
+        self.place = place
         carried = {entry.name for entry in (*layout.buffers, *layout.counters)}
         # Buffers that a module does not save are not part of the model, but a forward pass may still change them.
         self._unsaved = {name: buffer.clone() for name, buffer in module.named_buffers() if name not in carried}
         self._channels_last: frozenset[str] = frozenset()
+
+    def placed(self, place: Place) -> Workbench:
+        """Return a workbench with a module of its own elsewhere, or this one if it stands there already."""
+        if place == self.place:
+            return self
+        bench = Workbench(copy.deepcopy(self.module), self.layout, place)
+        bench._channels_last = self._channels_last
+        return bench
 
     def put_channels_last(self, wanted: bool) -> None:
         """Lay the weights of 2-D convolutions out with channels last, or first again.
@@ -51,7 +61,7 @@ class Workbench:
         tensors = self.layout.parameters_of(state.vector) | self.layout.buffers_of(state) | unsaved
         for name in self._channels_last & tensors.keys():
             tensors[name] = tensors[name].contiguous(memory_format=torch.channels_last)
-        return tensors
+        return self.place.put(tensors)
 
     def load(self, state: ModelState) -> tuple[Tensors, Tensors]:
         """Put a state's values into the module, and return its parameters and buffers by name."""
@@ -63,7 +73,7 @@ class Workbench:
 
     def finished(self, state: ModelState) -> nn.Module:
         """Return a module of its own with a state's values, in evaluation mode."""
-        module = copy.deepcopy(self.module)
+        module = copy.deepcopy(self.module).cpu()
         self._fill(module, state)
         _lay_out(module, self._channels_last, torch.contiguous_format)
         return module.eval()

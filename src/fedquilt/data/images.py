@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import struct
-import zlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -156,17 +154,7 @@ def _decoded(path: Path, side: int) -> Pixels:
             f"{path}: the image has more than {Image.MAX_IMAGE_PIXELS} pixels; make it smaller, or raise "
             "PIL.Image.MAX_IMAGE_PIXELS if you trust the file"
         ) from None
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        EOFError,
-        IndexError,
-        KeyError,
-        TypeError,
-        struct.error,
-        zlib.error,
-    ) as error:
+    except Exception as error:
         # What Pillow raises for a damaged file depends on the format, and on what is damaged.
         raise DataError(f"{path}: the image cannot be read: {error}") from error
 

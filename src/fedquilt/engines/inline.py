@@ -7,29 +7,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from fedquilt.core.block import Program, warm_up
-from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.engine import Engine, Session
 from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
 from fedquilt.core.execution import Compute, Execution
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
+from fedquilt.core.place import Device, Place, Precision
 from fedquilt.core.plan import Plan
 from fedquilt.core.state import ClientStore, ServerState
+from fedquilt.core.updates import Answer
 from fedquilt.errors import told
 from fedquilt.registry import engines
 
 
 @engines.register
-def inline(compute: Compute = "eager") -> Engine:
+def inline(compute: Compute = "eager", precision: Precision = "float32", device: Device = "cpu") -> Engine:
     """One client after the other in this process; for reference and debugging.
 
-    `compute = "compiled"` compiles the local step, several steps a call.
+    `compute = "compiled"` compiles the local step, several steps a call. `precision = "bf16"` runs the model under
+    autocast. `device` is torch's: "cpu", "cuda" or "mps".
 
-    >>> inline()
-    InlineEngine(execution=Execution(block=1, compute='eager'))
+    >>> inline().execution
+    Execution(block=1, compute='eager', place=Place(device='cpu', precision='float32'))
     """
-    return InlineEngine(Execution(compute=compute))
+    return InlineEngine(Execution(compute=compute, place=Place(device, precision)))
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,18 @@ class InlineEngine:
         """How local steps are executed."""
         return self.execution.compute
 
+    @property
+    def where(self) -> str:
+        """Where local steps are executed, and how exactly."""
+        return f"{self.execution.place.device}, {self.execution.place.precision}"
+
     def settled(self, federation: Federation, rounds: int) -> InlineEngine:
         """Decide how the clients of a run are trained."""
         return replace(self, execution=self.execution.settled(federation, rounds))
+
+    def placed(self, federation: Federation) -> Federation:
+        """Return the federation with its model on the engine's device."""
+        return self.execution.placed(federation)
 
     def computing(self, compute: str) -> InlineEngine:
         """Return the engine with what was decided before."""
@@ -55,6 +66,7 @@ class InlineEngine:
     def open(self, federation: Federation) -> Iterator[Session]:
         """Pin torch's settings for as long as the session lasts."""
         with pinned():
+            federation = self.execution.placed(federation)
             program = self.execution.program(federation)
             if program is not None:
                 warm_up(program, federation)
@@ -69,7 +81,7 @@ class InlineSession:
     execution: Execution
     program: Program | None
 
-    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
+    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
         """Run the plan's clients in the order of their slots."""
         if self.program is not None:
             for slots in self.execution.blocks(planned):

@@ -29,13 +29,15 @@ from fedquilt.core.execution import Compute, Execution
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
+from fedquilt.core.place import Device, Place, Precision, require
 from fedquilt.core.plan import Plan
 from fedquilt.core.state import ClientStore, ServerState
 from fedquilt.core.tensors import from_bytes, to_bytes
 from fedquilt.core.transform import State
-from fedquilt.engines.shared import shared_models, write
+from fedquilt.core.updates import Answer, BlockUpdate
+from fedquilt.engines.shared import rows_of, shared_models, write
 from fedquilt.engines.worker import Desk, work
-from fedquilt.errors import WorkerError
+from fedquilt.errors import SpecError, WorkerError
 from fedquilt.registry import engines
 
 DEATHS_ALLOWED = 3
@@ -44,35 +46,52 @@ Start = Literal["fork", "spawn"]
 
 
 @engines.register
-def processes(workers: Count | None = None, start: Start | None = None, compute: Compute = "eager") -> Engine:
+def processes(
+    workers: Count | None = None,
+    start: Start | None = None,
+    compute: Compute = "eager",
+    precision: Precision = "float32",
+    device: Device = "cpu",
+) -> Engine:
     """One single-threaded worker process a core, sharing memory; the default.
 
-    `workers` is the number of cores unless given. `start` is how they are started: "fork" on Linux (ready at once),
-    "spawn" elsewhere. Neither changes the result. `compute = "compiled"` compiles the local step, several steps a call.
+    `workers` is the number of cores unless given, or 1 on a `device` other than the CPU. `start` is how they are started:
+    "fork" on Linux (ready at once), "spawn" elsewhere and for other devices. Neither changes the result.
+    `compute = "compiled"` compiles the local step, several steps a call; `precision = "bf16"` runs the model under
+    autocast.
 
     >>> processes(workers=2, start="fork").workers
     2
     """
-    return ProcessEngine(workers or _cores(), start or _usual_start(), Execution(compute=compute))
+    return _engine(workers, start, Execution(1, compute, Place(device, precision)))
 
 
 @engines.register
 def vectorised(
-    block: Count = 16, workers: Count | None = None, start: Start | None = None, compute: Compute = "eager"
+    block: Count = 16,
+    workers: Count | None = None,
+    start: Start | None = None,
+    compute: Compute = "eager",
+    precision: Precision = "float32",
+    device: Device = "cpu",
 ) -> Engine:
     """Many clients as one batched program, in every worker process; for small models.
 
     `block` clients are trained at once, those of similar sizes together; shorter ones are padded. It decides the last bits
-    of the result, `workers` and `start` do not.
+    of the result, `workers` and `start` do not. The other arguments are those of `processes`.
 
     >>> vectorised(block=8, workers=1).execution.block
     8
     """
-    return ProcessEngine(workers or _cores(), start or _usual_start(), Execution(block, compute))
+    return _engine(workers, start, Execution(block, compute, Place(device, precision)))
 
 
-def _usual_start() -> Start:
-    return "fork" if sys.platform == "linux" else "spawn"
+def _engine(workers: int | None, start: Start | None, execution: Execution) -> ProcessEngine:
+    on_cpu = execution.place.device == "cpu"
+    if start == "fork" and not on_cpu:
+        raise SpecError(f'start: a forked process cannot use device = "{execution.place.device}"; use "spawn"')
+    usual: Start = "fork" if on_cpu and sys.platform == "linux" else "spawn"
+    return ProcessEngine(workers or (_cores() if on_cpu else 1), start or usual, execution)
 
 
 def _cores() -> int:
@@ -92,9 +111,18 @@ class ProcessEngine:
         """How local steps are executed."""
         return self.execution.compute
 
+    @property
+    def where(self) -> str:
+        """Where local steps are executed, and how exactly."""
+        return f"{self.execution.place.device}, {self.execution.place.precision}"
+
     def settled(self, federation: Federation, rounds: int) -> ProcessEngine:
         """Decide how the clients of a run are trained."""
         return replace(self, execution=self.execution.settled(federation, rounds))
+
+    def placed(self, federation: Federation) -> Federation:
+        """Return the federation with its model on the engine's device."""
+        return self.execution.placed(federation)
 
     def computing(self, compute: str) -> ProcessEngine:
         """Return the engine with what was decided before."""
@@ -149,9 +177,14 @@ class ProcessSession:
 
     def __post_init__(self) -> None:
         """Start the workers."""
-        (self._model,) = shared_models(self.federation.layout, self.start == "fork", 1)
+        one = shared_models(self.federation.layout, self.start == "fork", 1)
+        self._model = ModelState(one.vector[0], one.buffers[0], one.counters[0])
+        require(self.execution.place)
+        on_cpu = self.execution.place.device == "cpu"
+        if on_cpu:  # elsewhere workers place the model themselves: a device's memory is a process's own
+            self.federation = self.execution.placed(self.federation)
         self._program = self.execution.program(self.federation)
-        if self._program is not None:
+        if self._program is not None and on_cpu:
             # Compiled before the workers are forked, so that it is done once; spawned ones do it again, from the cache.
             warm_up(self._program, self.federation)
         for _ in range(self.count):
@@ -159,7 +192,7 @@ class ProcessSession:
         for worker in self._workers:
             self._greet(worker)
 
-    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[ClientUpdate | Fault]:
+    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
         """Run the plan's clients, the largest first."""
         self._broadcast(state)
         tasks = []
@@ -167,25 +200,26 @@ class ProcessSession:
             clients = [planned.client_of[slot] for slot in slots]
             message = {"do": "train", "round": planned.round, "clients": clients, "slots": slots}
             tasks.append(_task(message, [store.get(client) for client in clients]))
-        for task, answer, places, more in self._share_out(tasks):
+        for _, answer, places, more in self._share_out(tasks):
             besides: dict[str, Any] = {} if more is None else from_bytes(more)
-            told = zip(task.message["clients"], task.message["slots"], answer["answers"], strict=True)
-            for place, (client, slot, said) in enumerate(told):
+            row = 0
+            for said in answer["answers"]:
                 if "fault" in said:
-                    yield Fault(client, slot, said["fault"])
-                    continue
-                own = besides.get(str(place), {})
-                values = places[place]
-                yield ClientUpdate(
-                    client=client,
-                    slot=slot,
-                    delta=values.vector,
-                    buffers=values.buffers,
-                    counters=values.counters,
-                    keep=own.get("keep"),
-                    told=own.get("told", {}),
-                    **said,
-                )
+                    yield Fault(said["client"], said["slot"], said["fault"])
+                elif "clients" in said:
+                    yield BlockUpdate(values=rows_of(places, row, len(said["clients"])), **said)
+                    row += len(said["clients"])
+                else:
+                    own = besides.get(str(row), {})
+                    yield ClientUpdate(
+                        delta=places.vector[row],
+                        buffers=places.buffers[row],
+                        counters=places.counters[row],
+                        keep=own.get("keep"),
+                        told=own.get("told", {}),
+                        **said,
+                    )
+                    row += 1
 
     def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> list[Counted]:
         """Evaluate clients on all workers."""
@@ -238,7 +272,9 @@ class ProcessSession:
         desk = Desk(self._model, (shared_models(layout, forked, block), shared_models(layout, forked, block)))
         ours, theirs = context.Pipe()
         process = context.Process(  # type: ignore[attr-defined]
-            target=work, args=(self.federation, self._program, desk, theirs, self.start == "spawn"), daemon=True
+            target=work,
+            args=(self.federation, self._program, self.execution, desk, theirs, self.start == "spawn"),
+            daemon=True,
         )
         with warnings.catch_warnings():
             # Python 3.12 warns of a fork when any thread exists. NumPy's idle ones do; a worker never uses them.
@@ -260,7 +296,7 @@ class ProcessSession:
                 "script does under `if __name__ == '__main__':`, because workers import it"
             ) from None
 
-    def _share_out(self, tasks: list[_Task]) -> Iterator[tuple[_Task, Any, list[ModelState], bytes | None]]:
+    def _share_out(self, tasks: list[_Task]) -> Iterator[tuple[_Task, Any, ModelState, bytes | None]]:
         """Hand out tasks as workers become free; yield each with its answer and where its values lie."""
         queue = deque(tasks)
         for worker in self._workers:

@@ -10,23 +10,27 @@ from torch import Tensor
 from fedquilt.core.params import Layout, ModelState
 
 
-def shared_models(layout: Layout, forked: bool, count: int) -> list[ModelState]:
-    """Allocate the values of some models in shared memory.
+def shared_models(layout: Layout, forked: bool, count: int) -> ModelState:
+    """Allocate the values of some models in shared memory, a row each.
 
     Forked workers inherit an anonymous mapping, which has no name that a crash could leave behind. Spawned ones are
     handed torch's own shared tensors.
     """
     sizes = (layout.size, torch.float32), (layout.buffer_size, torch.float32), (layout.counter_size, torch.int64)
-    parts = [_shared(count * size, dtype, forked).view(count, size) for size, dtype in sizes]
-    return [ModelState(*(part[place] for part in parts)) for place in range(count)]
+    return ModelState(*(_shared(count * size, dtype, forked).view(count, size) for size, dtype in sizes))
+
+
+def rows_of(models: ModelState, first: int, count: int) -> ModelState:
+    """Return some of several models, in the same memory."""
+    return ModelState(*(part[first : first + count] for part in (models.vector, models.buffers, models.counters)))
 
 
 def write(target: ModelState, source: ModelState) -> None:
     """Copy values into shared memory."""
     target.vector.copy_(source.vector)
-    if len(target.buffers):
+    if target.buffers.numel():
         target.buffers.copy_(source.buffers)
-    if len(target.counters):
+    if target.counters.numel():
         target.counters.copy_(source.counters)
 
 

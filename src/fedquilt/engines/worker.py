@@ -15,6 +15,7 @@ from typing import Any
 from fedquilt.core.block import Program
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.evaluation import Counted
+from fedquilt.core.execution import Execution
 from fedquilt.core.federation import Federation
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
@@ -22,8 +23,9 @@ from fedquilt.core.round import wrong_shape
 from fedquilt.core.state import ServerState
 from fedquilt.core.tensors import from_bytes, to_bytes
 from fedquilt.core.transform import State
+from fedquilt.core.updates import Answer, BlockUpdate
 from fedquilt.engines.allocator import keep_freed_memory
-from fedquilt.engines.shared import write
+from fedquilt.engines.shared import rows_of, write
 from fedquilt.errors import told
 
 
@@ -35,16 +37,26 @@ class Desk:
     """
 
     model: ModelState
-    results: tuple[list[ModelState], list[ModelState]]
+    results: tuple[ModelState, ModelState]
 
 
-def work(federation: Federation, program: Program | None, desk: Desk, pipe: Connection, greet: bool) -> None:
+def work(
+    federation: Federation,
+    program: Program | None,
+    execution: Execution,
+    desk: Desk,
+    pipe: Connection,
+    greet: bool,
+) -> None:
     """Do tasks until the pipe closes or the parent dies; with `greet`, say first that work can begin."""
     # Ctrl-C reaches the whole group: the parent decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     keep_freed_memory()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
+    if federation.bench.place != execution.place:
+        federation = execution.placed(federation)
+        program = execution.program(federation)
     if greet:
         pipe.send_bytes(b"ready")
     state = ServerState(0, desk.model, {}, federation.announced)
@@ -77,26 +89,40 @@ def _train(
 ) -> None:
     round_, clients, slots = task["round"], task["clients"], task["slots"]
     memories: list[Any] = [kept.get(str(place)) for place in range(len(clients))]
+    results: list[Answer]
     if program is None:
         results = [federation.run_client(state, round_, *each) for each in zip(clients, slots, memories, strict=True)]
     else:
         results = federation.run_block(program, state, round_, clients, slots, memories)
     answers: list[dict[str, Any]] = []
     more: dict[str, Any] = {}
-    for place, result in enumerate(results):
-        wrong = wrong_shape(result, federation.layout) if isinstance(result, ClientUpdate) else None
-        if isinstance(result, Fault) or wrong is not None:  # a wrong shape would not fit into the place for results
-            answers.append({"fault": wrong if isinstance(result, ClientUpdate) else result.reason})
+    row, desk_rows = 0, desk.results[task["place"]]
+    for result in results:
+        if isinstance(result, BlockUpdate):
+            write(rows_of(desk_rows, row, len(result)), result.values)
+            answers.append(_columns(result))
+            row += len(result)
             continue
-        write(desk.results[task["place"]][place], ModelState(result.delta, result.buffers, result.counters))
-        answers.append(
-            {"weight": result.weight, "loss": result.loss, "steps": result.steps, "examples": result.examples}
-        )
+        wrong = wrong_shape(result, federation.layout) if isinstance(result, ClientUpdate) else None
+        who = {"client": result.client, "slot": result.slot}
+        if isinstance(result, Fault) or wrong is not None:  # a wrong shape would not fit into the place for results
+            answers.append(who | {"fault": wrong if isinstance(result, ClientUpdate) else result.reason})
+            continue
+        values = ModelState(result.delta, result.buffers, result.counters)
+        write(rows_of(desk_rows, row, 1), values)
+        said = {"weight": result.weight, "loss": result.loss, "steps": result.steps, "examples": result.examples}
+        answers.append(who | said)
         besides = ({"keep": result.keep} if result.keep else {}) | ({"told": result.told} if result.told else {})
-        more |= {str(place): besides} if besides else {}
+        more |= {str(row): besides} if besides else {}
+        row += 1
     pipe.send_bytes(json.dumps({"answers": answers, "more": bool(more)}).encode())
     if more:
         pipe.send_bytes(to_bytes(more))
+
+
+def _columns(block: BlockUpdate) -> dict[str, Any]:
+    names = ("clients", "slots", "weights", "losses", "steps", "examples")
+    return {name: list(getattr(block, name)) for name in names}
 
 
 def _answer(pipe: Connection, evaluate: Callable[..., Counted], *about: object) -> None:

@@ -152,11 +152,16 @@ def _begin(folder: RunFolder, options: Options, federation: Federation, engine: 
             raise RunError(f"{folder.path}: holds the run of a spec; go on with it by `fedquilt resume {folder.path}`")
         _require_same(folder, before["federation"], about["federation"])
         if isinstance(engine, Settling) and "compute" in before:
+            if engine.where != before.get("where", engine.where):
+                raise RunError(
+                    f"{folder.path}: the run was begun with {before['where']}, and this is {engine.where}: "
+                    "go on with the same device and precision, or choose another folder"
+                )
             engine = engine.computing(before["compute"])
     else:
         engine = settled(engine, federation, options.rounds)
     if isinstance(engine, Settling):
-        about["compute"] = engine.compute
+        about |= {"compute": engine.compute, "where": engine.where}
     asked = {key: value for key, value in asdict(options).items() if value is not None}
     folder.begin(tomli_w.dumps({"run": asked, "python": about}), environment())
     return engine
@@ -195,7 +200,9 @@ def execute(
                 return _result(federation, history, run, interrupted=False)
             heard = None if watcher is None else watcher.heard
             measures = Measures(options.eval_every, options.train_loss, measure if options.diagnose else None)
-            for after, record in rounds(federation, session, run, last, measures, heard):
+            # What the server itself computes is computed where the clients are.
+            placed = engine.placed(federation) if isinstance(engine, Settling) else federation
+            for after, record in rounds(placed, session, run, last, measures, heard):
                 run = after
                 history.records.append(record)
                 _warn_once(history)

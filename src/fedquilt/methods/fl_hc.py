@@ -24,6 +24,7 @@ from fedquilt.core.course import Step, Work, every_group, listened, merged, regr
 from fedquilt.core.plan import plan, planned_weight
 from fedquilt.core.round import fault_in
 from fedquilt.core.state import Group, RunState
+from fedquilt.core.updates import one_by_one
 from fedquilt.errors import SpecError
 from fedquilt.parts.selection import Uniform
 from fedquilt.registry import wrappers
@@ -88,12 +89,9 @@ class ClusterThenTrain:
         federation, (whole,) = work.federation, run.groups
         everyone = replace(federation.algorithm, select=Uniform(1.0))
         planned = plan(everyone, whole, federation.population, federation.seed)
-        results = [
-            _copied(result)
-            for result in listened(
-                work, whole.state, work.session.run(planned, whole.state, run.store), 0, len(planned.slots)
-            )
-        ]
+        answers = work.session.run(planned, whole.state, run.store)
+        heard = listened(work, whole.state, answers, 0, len(planned.slots))
+        results = [_copied(result) for result in one_by_one(heard)]
         usable = [
             result
             for result in results
@@ -119,8 +117,8 @@ class ClusterThenTrain:
                 absent={},
             )
             gone = [Fault(planned.client_of[slot], slot, why, simulated=True) for slot, why in absent.items()]
-            heard = [result for result in results if result.client in inside]
-            step, store = merged(work, whole.state, part, store, [*gone, *heard])
+            own = [result for result in results if result.client in inside]
+            step, store = merged(work, whole.state, part, store, [*gone, *own])
             steps.append(step)
         states = [step.after for step in steps]
         if len(members) > 1:

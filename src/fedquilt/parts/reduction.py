@@ -7,6 +7,7 @@ from torch import Tensor
 from fedquilt.core.algorithm import Cohort
 from fedquilt.core.client import ClientUpdate
 from fedquilt.core.exact import ExactMean
+from fedquilt.core.updates import BlockUpdate
 
 
 class WeightedMean:
@@ -19,6 +20,10 @@ class WeightedMean:
     def add(self, update: ClientUpdate) -> None:
         """Take in one update."""
         self._mean.add(update.slot, update.delta, update.weight)
+
+    def add_block(self, block: BlockUpdate) -> None:
+        """Take in the updates of a block at once."""
+        self._mean.add_rows(block.slots, block.values.vector, block.weights)
 
     def finish(self) -> Tensor | None:
         """Return the mean."""

@@ -39,7 +39,7 @@ class Epochs:
             return Batches(np.tile(np.arange(examples, dtype=np.int64), count), cuts)
         draws = count if self.reshuffle else 1
         passes = [rng.permutation(examples) for _ in range(draws)]
-        return Batches(np.concatenate(passes * (count // draws)), cuts)
+        return Batches(passes[0] if count == 1 else np.concatenate(passes * (count // draws)), cuts)
 
 
 @lru_cache(maxsize=1024)
