@@ -57,6 +57,7 @@ CASES = {
     "cifar_cnn_hsu": (images(6, 3, 32, 32), (6, 10)),
     "cifar_cnn_mcmahan": (images(6, 3, 24, 24), (6, 10)),
     "char_lstm": (torch.arange(42).view(6, 7), (6, 7, 90)),
+    "mobilenet_v2": (images(6, 3, 64, 64), (6, 1203)),
     "random_fourier": (images(6, 1, 28, 28), (6, 10)),
     "resnet20_fixup": (images(6, 3, 32, 32), (6, 10)),
     "word_lstm": (torch.arange(42).view(6, 7), (6, 7, 10_000)),

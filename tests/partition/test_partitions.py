@@ -78,7 +78,7 @@ def test_the_seed_decides(name: str) -> None:
 
 
 def test_every_partitioner_is_covered_here() -> None:
-    here = {name.split()[0] for name in [*COVERING, *UNEVEN]} | {"natural", "stored"}  # these have files of their own
+    here = {name.split()[0] for name in [*COVERING, *UNEVEN]} | {"geo", "natural", "stored"}  # these have their own
     assert set(partitions) == here
 
 

@@ -66,6 +66,9 @@ def evaluate_chunk(
     metrics: Sequence[Metric],
 ) -> Counted:
     """Evaluate a model on some rows of a split (a range, or their positions), in evaluation mode."""
+    if data.at_once is not None and (parts := _cut(rows, data.at_once))[1:]:
+        counted_parts = [evaluate_chunk(bench, loss, model, data, split, part) for part in parts]
+        return Counted(*map(sum, zip(*counted_parts, strict=True)))
     if isinstance(rows, tuple):
         x, y = split.x[slice(*rows)], split.y[slice(*rows)]
     else:
@@ -87,6 +90,12 @@ def evaluate_chunk(
     sums = [metric.total(outputs, y) for metric in metrics]
     right = [int(value) for metric, value in zip(metrics, sums, strict=True) if metric.name == ACCURACY]
     return Counted(total, right[0] if right else None, predictions, sums)
+
+
+def _cut(rows: tuple[int, int] | Indices, most: int) -> list[tuple[int, int]] | list[Indices]:
+    if isinstance(rows, tuple):
+        return [(first, min(first + most, rows[1])) for first in range(rows[0], rows[1], most)]
+    return [rows[first : first + most] for first in range(0, len(rows), most)]
 
 
 def evaluation_failed(reason: str) -> FedquiltError:

@@ -22,7 +22,7 @@ def features_of(bench: Workbench, model: ModelState, layer: str, data: Data, spl
     found = []
     tensors = bench.tensors(model)
     with watched(bench.module.eval(), layer) as features:
-        for part in torch.split(torch.from_numpy(rows), TAKEN):
+        for part in torch.split(torch.from_numpy(rows), data.at_once or TAKEN):
             x = split.x.index_select(0, part)
             x = x if data.prepare is None else data.prepare(x)
             x = x if split.noise is None else split.noise.added(x, part.numpy())

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedquilt.core.ahead import made_ahead
 from fedquilt.core.algorithm import Algorithm, Batches, Indices
 from fedquilt.core.context import ClientData, Context
 from fedquilt.core.local import Batch
@@ -46,13 +47,19 @@ class Feed:
         )
 
     def __iter__(self) -> Iterator[Batch]:
-        """Make batches ready for the model, several at a time: one gather serves many small batches."""
+        """Make batches ready for the model, ahead of training where the data set asks for it."""
+        ahead = self.data.data.ahead
+        return made_ahead(self._made(), ahead) if ahead else self._made()
+
+    def _made(self) -> Iterator[Batch]:
+        """Make batches ready, several at a time: one gather serves many small batches. Ahead, they come one by one."""
+        at_once = 0 if self.data.data.ahead else self.data.data.at_once or GATHERED
         order, cuts = self.batches
         key = (self.context.seed, f"{self.purpose}augment", *self.context.key)
         rng = generator(*key) if self.data.data.augment is not None else None
         first = 0
         while first < len(cuts) - 1:
-            last = max(int(np.searchsorted(cuts, cuts[first] + GATHERED, side="right")) - 1, first + 1)
+            last = max(int(np.searchsorted(cuts, cuts[first] + at_once, side="right")) - 1, first + 1)
             x, y = self._ready(order[cuts[first] : cuts[last]], rng)
             sizes = np.diff(cuts[first : last + 1]).tolist()
             made = [x, y] if self.weights is None else [x, y, self.weights[y]]

@@ -76,7 +76,7 @@ class Padded:
     def ready(self) -> Iterator[dict[str, Tensor]]:
         """Make the examples ready, call by call: inputs, targets, and weights where they are not all 1."""
         one = self.feeds[0].data
-        several = max(GATHERED // max(self.rows[0].size, 1), 1)
+        several = max((one.data.at_once or GATHERED) // max(self.rows[0].size, 1), 1)
         for first in range(0, len(self.rows), several):
             rows = torch.from_numpy(self.rows[first : first + several])
             y = one.split.y.index_select(0, rows.flatten())

@@ -8,6 +8,9 @@ from fedquilt.data.digits import digits
 from fedquilt.data.fashion_mnist import fashion_mnist
 from fedquilt.data.femnist import femnist
 from fedquilt.data.hugging_face import hugging_face
+from fedquilt.data.image_folder import image_folder
+from fedquilt.data.inaturalist import inaturalist
+from fedquilt.data.landmarks import landmarks
 from fedquilt.data.leaf import leaf
 from fedquilt.data.libsvm import libsvm
 from fedquilt.data.mnist import mnist
@@ -30,6 +33,9 @@ __all__ = [
     "fashion_mnist",
     "femnist",
     "hugging_face",
+    "image_folder",
+    "inaturalist",
+    "landmarks",
     "leaf",
     "libsvm",
     "mnist",

@@ -52,6 +52,10 @@ class Data:
 
     `prepare` turns raw rows (bytes, say) into what the model takes, a batch at a time, so that the set stays small in
     memory. `augment`, where there is one, stands in for it in training. With 0 `classes`, targets are numbers.
+
+    Where making examples ready takes long (images are read from files), `ahead` is the number of batches that a thread
+    makes ready while the model trains; where they are large, `at_once` is how many are made ready at a time, at most,
+    unless a batch has more.
     """
 
     name: str
@@ -60,6 +64,8 @@ class Data:
     classes: int
     prepare: Prepare | None = None
     augment: Augment | None = None
+    ahead: int = 0
+    at_once: int | None = None
 
     def __repr__(self) -> str:
         """Say how large it is, not all that is in it."""

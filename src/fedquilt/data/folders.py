@@ -43,3 +43,9 @@ def own(path: Path) -> Path:
         if place.exists():
             return place
     raise DataError(f"{path}: no such file or folder; looked for: {', '.join(str(place) for place in places)}")
+
+
+def folder_for(name: str) -> Path:
+    """Return the first folder of that name that there is, or else where it would be looked for first."""
+    places = [folder / name for folder in folders()]
+    return next((place for place in places if place.is_dir()), places[0])

@@ -47,11 +47,13 @@ def diagnose(federation: Federation, start: ModelState | None, models: Sequence[
 @torch.no_grad()
 def _predictions(federation: Federation, model: ModelState) -> Tensor:
     rows = torch.arange(min(EXAMPLES, len(federation.data.test)))
-    bench = federation.bench
+    bench, found = federation.bench, []
     with torch_seeded(federation.seed, "diagnose"):
-        x = bench.place.put(_ready(federation, federation.data.test.x.index_select(0, rows)))
-        outputs: Tensor = functional_call(bench.module.eval(), bench.tensors(model), (x,))
-    return bench.place.fetch(outputs.argmax(dim=-1).flatten())
+        for part in torch.split(rows, federation.data.at_once or EXAMPLES):
+            x = bench.place.put(_ready(federation, federation.data.test.x.index_select(0, part)))
+            outputs: Tensor = functional_call(bench.module.eval(), bench.tensors(model), (x,))
+            found.append(bench.place.fetch(outputs.argmax(dim=-1).flatten()))
+    return torch.cat(found)
 
 
 def _ready(federation: Federation, x: Tensor) -> Tensor:

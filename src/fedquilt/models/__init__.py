@@ -5,6 +5,7 @@ from fedquilt.models.cifar_cnn_hsu import cifar_cnn_hsu
 from fedquilt.models.cifar_cnn_mcmahan import cifar_cnn_mcmahan
 from fedquilt.models.mnist_2nn import mnist_2nn
 from fedquilt.models.mnist_cnn import mnist_cnn
+from fedquilt.models.mobilenet_v2 import mobilenet_v2
 from fedquilt.models.random_fourier import random_fourier
 from fedquilt.models.resnet20_fixup import resnet20_fixup
 from fedquilt.models.softmax_regression import softmax_regression
@@ -16,6 +17,7 @@ __all__ = [
     "cifar_cnn_mcmahan",
     "mnist_2nn",
     "mnist_cnn",
+    "mobilenet_v2",
     "random_fourier",
     "resnet20_fixup",
     "softmax_regression",

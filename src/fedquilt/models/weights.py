@@ -5,7 +5,8 @@ Names and shapes are compared before a value is read, and all of it before the m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +42,12 @@ def load_weights(module: nn.Module, path: str | Path, skip: Sequence[str] = ()) 
     """
     path = Path(path)
     own: Tensors = module.state_dict(keep_vars=True)
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            stored = {name: file.get_slice(name) for name in file.keys() if not within(name, skip)}  # noqa: SIM118
-            problems = _problems(own, stored, skip)
-            if problems:
-                raise DataError(f"{path}: does not fit the model: {'; '.join(problems)}")
-            values = {name: file.get_tensor(name) for name in stored}
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file of weights") from None
-    except (OSError, safetensors.SafetensorError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path}: cannot be read as safetensors: {error}. A .pt or .pth file is converted by "
-            "safetensors.torch.save_file(module.state_dict(), ...)"
-        ) from None
+    with _opened(path) as file:
+        stored = {name: file.get_slice(name) for name in file.keys() if not within(name, skip)}  # noqa: SIM118
+        problems = _problems(own, stored, skip)
+        if problems:
+            raise DataError(f"{path}: does not fit the model: {'; '.join(problems)}")
+        values = {name: file.get_tensor(name) for name in stored}
     odd = [name for name, value in values.items() if value.is_floating_point() and not bool(value.isfinite().all())]
     if odd:
         raise DataError(f"{path}: holds values that are not finite, in {_listed(odd)}")
@@ -63,6 +56,32 @@ def load_weights(module: nn.Module, path: str | Path, skip: Sequence[str] = ()) 
             own[name].copy_(value)
     filled = {id(own[name]) for name in values}
     return [name for name, tensor in own.items() if id(tensor) not in filled]
+
+
+def unlike(module: nn.Module, path: str | Path, parts: Sequence[str]) -> list[str]:
+    """Return those of some parts of a module that a file has other tensors for, or none."""
+    own = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    with _opened(Path(path)) as file:
+        stored = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    return [part for part in parts if _part(own, part) != _part(stored, part)]
+
+
+def _part(shapes: dict[str, tuple[int, ...]], part: str) -> dict[str, tuple[int, ...]]:
+    return {name: shape for name, shape in shapes.items() if within(name, [part])}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            yield file
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file of weights") from None
+    except (OSError, safetensors.SafetensorError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path}: cannot be read as safetensors: {error}. A .pt or .pth file is converted by "
+            "safetensors.torch.save_file(module.state_dict(), ...)"
+        ) from None
 
 
 def _problems(own: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from fedquilt.partition.class_blocks import class_blocks
 from fedquilt.partition.dirichlet import dirichlet
 from fedquilt.partition.dirichlet_per_class import dirichlet_per_class
 from fedquilt.partition.feature_skew import feature_skew
+from fedquilt.partition.geo import geo
 from fedquilt.partition.iid import iid
 from fedquilt.partition.natural import natural
 from fedquilt.partition.partition import Partition
@@ -19,6 +20,7 @@ __all__ = [
     "dirichlet",
     "dirichlet_per_class",
     "feature_skew",
+    "geo",
     "iid",
     "natural",
     "power_law",

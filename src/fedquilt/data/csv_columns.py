@@ -1,0 +1,92 @@
+"""Columns of a CSV file by name, as text; and texts as numbers."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fedquilt.errors import DataError
+
+Columns = dict[str, list[str]]
+
+
+def read_columns(path: Path, wanted: Sequence[str], optional: Collection[str] = ()) -> Columns:
+    """Read some columns of a CSV file whose first line names them; those that are optional may be missing.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "table.csv"
+    ...     _ = path.write_text("path,label,note\\na.jpg,oak,x\\nb.jpg,elm,y\\n")
+    ...     read_columns(path, ["path", "label", "client"], optional=["client"])
+    {'path': ['a.jpg', 'b.jpg'], 'label': ['oak', 'elm']}
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file)
+            header = next(lines, [])
+            places = _places(path, header, wanted, optional)
+            columns: Columns = {name: [] for name in places}
+            for row in lines:
+                if not row:
+                    continue
+                if len(row) < len(header):
+                    raise DataError(
+                        f"{path}: line {lines.line_num} has {len(row)} values, the first line {len(header)}"
+                    )
+                for name, place in places.items():
+                    columns[name].append(row[place])
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: is no CSV file in UTF-8: {error}") from None
+    if not next(iter(columns.values()), None):
+        raise DataError(f"{path}: has no rows below its first line")
+    return columns
+
+
+def _places(path: Path, header: list[str], wanted: Sequence[str], optional: Collection[str]) -> dict[str, int]:
+    names = [name.strip() for name in header]
+    for name in wanted:
+        if name not in names and name not in optional:
+            raise DataError(f"{path}: has no column {name!r}; its columns are {', '.join(names) or 'none'}")
+    return {name: names.index(name) for name in wanted if name in names}
+
+
+def whole_numbers(path: Path, column: str, values: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Read a column of whole numbers from 0.
+
+    >>> whole_numbers(Path("a.csv"), "class", ["3", "0"]).tolist()
+    [3, 0]
+    """
+    try:
+        numbers = np.array([int(value) for value in values], dtype=np.int64)
+    except (ValueError, OverflowError):
+        wrong = next((value for value in values if not value.strip().isdecimal()), values[0])
+        raise DataError(f"{path}: column {column!r} must have whole numbers from 0, got {wrong!r}") from None
+    if numbers.min() < 0:
+        raise DataError(f"{path}: column {column!r} must have whole numbers from 0, got {int(numbers.min())}")
+    return numbers
+
+
+def numbered(values: Sequence[str], first: Sequence[str] = ()) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Number the distinct texts, in order: as numbers where all are whole, else by the alphabet.
+
+    `first` are texts that have their numbers already, from 0.
+
+    >>> numbers, names = numbered(["10", "9", "10"])
+    >>> numbers.tolist(), names
+    ([1, 0, 1], ['9', '10'])
+    >>> numbered(["8", "10"], first=names)[0].tolist()
+    [2, 1]
+    """
+    distinct = set(values).difference(first)
+    whole = all(value.isdecimal() for value in distinct)
+    names = [*first, *sorted(distinct, key=(lambda value: (int(value), value)) if whole else None)]
+    place = {name: number for number, name in enumerate(names)}
+    return np.array([place[value] for value in values], dtype=np.int64), names

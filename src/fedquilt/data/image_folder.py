@@ -1,0 +1,130 @@
+"""Your own images: a folder of files, and a table that says what they show and whose they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedquilt.arguments import Count, Seed
+from fedquilt.data.csv_columns import Columns, numbered, read_columns
+from fedquilt.data.data import Data, Split
+from fedquilt.data.images import Ahead, ImageFiles, Scale, image_data
+from fedquilt.data.stratified import TestFraction, stratified
+from fedquilt.errors import DataError
+from fedquilt.registry import datasets
+
+CLIENT, LATITUDE, LONGITUDE = "client", "latitude", "longitude"
+
+
+@datasets.register
+def image_folder(
+    folder: Path,
+    table: Path,
+    size: Count = 224,
+    path: str = "path",
+    label: str = "label",
+    client: str = CLIENT,
+    latitude: str = LATITUDE,
+    longitude: str = LONGITUDE,
+    test: Path | None = None,
+    test_fraction: TestFraction = 0.2,
+    seed: Seed = 0,
+    scale: Scale = "imagenet",
+    augment: bool = True,
+    cache: Path | None = None,
+    ahead: Ahead = 2,
+) -> Data:
+    """Your own images from files, and a CSV table of their paths, labels, clients and places.
+
+    - `table` has a line an image; `path`, `label`, `client`, `latitude` and `longitude` name its columns. The last three
+      may be missing under the names that stand here. Labels and clients are any text or numbers.
+    - `test` is another such table, of the images to test on; without it, `test_fraction` of every class are held out, and
+      `seed` decides which.
+    - `size` is the side of the model's input, `scale` what becomes of the pixels, `augment` whether training sees random
+      crops; `cache` is a folder for decoded images; `ahead` batches are made ready while the model trains.
+
+    Relative paths of images begin at `folder`; that of the test table as the table's own.
+
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     home = Path(name)
+    ...     for i in range(4):
+    ...         Image.new("RGB", (40, 30), (60 * i, 0, 0)).save(home / f"{i}.png")
+    ...     rows = "".join(f"{i}.png,{'oak' if i % 2 else 'elm'},{i // 2}\\n" for i in range(4))
+    ...     _ = (home / "table.csv").write_text("path,label,client\\n" + rows)
+    ...     data = image_folder(home, home / "table.csv", size=24, test_fraction=0.5)
+    ...     data, data.prepare(data.train.x).shape, data.train.ids.tolist()
+    (Data(image_folder: 2 to train, 2 to test, 2 classes), torch.Size([2, 3, 24, 24]), [0, 1])
+    """
+    home = folder.expanduser()
+    if not home.is_dir():
+        raise DataError(f"folder: {folder} is no folder")
+    names = [path, label, client, latitude, longitude]
+    columns = read_columns(table.expanduser(), names, optional=(CLIENT, LATITUDE, LONGITUDE))
+    known = numbered(columns[label])[1]
+    if test is None:
+        train, tested = stratified(numbered(columns[label])[0], test_fraction, seed)
+    else:
+        train, columns = np.arange(len(columns[path])), _joined(columns, table, test, label)
+        tested = np.arange(len(train), len(columns[path]))
+    for name in (path, label, client):
+        if "" in columns.get(name, []):
+            raise DataError(f"{table}: column {name!r} is empty for image {columns[name].index('') + 1}")
+    labels = numbered(columns[label], known)[0]
+    ids = _owners(columns[client], train) if client in columns else None
+    places = _places(table, columns, latitude, longitude)
+    to_train, to_test = (
+        Split(
+            torch.from_numpy(rows),
+            torch.from_numpy(labels[rows]),
+            None if ids is None else ids[rows],
+            None if places is None else places[rows],
+        )
+        for rows in (train, tested)
+    )
+    advice = f"The table names it; its paths begin at {folder}."
+    files = ImageFiles(home, columns[path], size, scale, cache, advice)
+    return image_data("image_folder", files, to_train, to_test, len(known), augment, ahead)
+
+
+def _joined(columns: Columns, table: Path, test: Path, label: str) -> Columns:
+    """Put the test table below the other one."""
+    tested = read_columns(test.expanduser(), list(columns))
+    if strange := set(tested[label]).difference(columns[label]):
+        raise DataError(f"{test}: the label {min(strange)!r} does not occur in {table}")
+    return {name: values + tested[name] for name, values in columns.items()}
+
+
+def _owners(clients: list[str], train: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Number the clients, first those that have something to train on."""
+    return numbered(clients, first=numbered([clients[row] for row in train])[1])[0]
+
+
+def _places(table: Path, columns: Columns, latitude: str, longitude: str) -> npt.NDArray[np.float64] | None:
+    given = [name for name in (latitude, longitude) if name in columns]
+    if not given:
+        return None
+    if len(given) == 1:
+        raise DataError(f"{table}: has a column {given[0]!r} alone; a place needs {latitude!r} and {longitude!r}")
+    return np.stack([_degrees(table, columns, latitude, 90.0), _degrees(table, columns, longitude, 180.0)], axis=1)
+
+
+def _degrees(table: Path, columns: Columns, name: str, most: float) -> npt.NDArray[np.float64]:
+    """Read degrees; where nothing is given, the place is not known."""
+    found = np.empty(len(columns[name]))
+    for row, text in enumerate(columns[name]):
+        try:
+            found[row] = float(text) if text.strip() else np.nan
+            right = np.isnan(found[row]) or abs(found[row]) <= most
+        except ValueError:
+            right = False
+        if not right:
+            raise DataError(
+                f"{table}: column {name!r} of image {row + 1} must be a number of degrees from {-most:g} to {most:g}, "
+                f"got {text!r}"
+            )
+    return found

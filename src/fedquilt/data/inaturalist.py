@@ -1,0 +1,111 @@
+"""iNaturalist-User-120k and iNaturalist-Geo: photographs of 1,203 species by users, or by where they were taken.
+
+Hsu, Qi and Brown 2020, "Federated Visual Classification with Real-World Data Distribution", section 4.1, from the images
+of Van Horn et al. 2018, "The iNaturalist Species Classification and Detection Dataset". Images are found in
+`inaturalist/train_val_images`, in whatever folders below. Published splits are those of the authors
+(`inaturalist-user-120k` and `inaturalist-geo`) or, in `inaturalist`, TensorFlow Federated's `iNaturalist_train.csv` and
+`iNaturalist_test.csv`. The raw source is in `inaturalist_raw`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from fedquilt.arguments import Count, Seed
+from fedquilt.data.data import Data
+from fedquilt.data.folders import find, folder_for
+from fedquilt.data.images import Ahead, ImageFiles, Scale, image_data
+from fedquilt.data.inaturalist_raw import read_raw
+from fedquilt.data.published_splits import Counts, Published
+from fedquilt.errors import DataError
+from fedquilt.registry import datasets
+
+SplitName = Literal["user_120k", "geo_100", "geo_300", "geo_1k", "geo_3k", "geo_10k", "geo_30k"]
+
+CLASSES, TEST = 1203, 35_641
+COUNTS = {
+    "user_120k": Counts(CLASSES, 120_300, TEST, 9_275),
+    "geo_100": Counts(CLASSES, None, TEST, 3_606),
+    "geo_1k": Counts(CLASSES, None, TEST, 368),
+    "geo_3k": Counts(CLASSES, None, TEST, 135),
+    "geo_30k": Counts(CLASSES, None, TEST, 11),
+}
+"""The counts of Hsu 2020; it has no clients for the other two splits, which TensorFlow Federated's file has as well."""
+
+IMAGES = "train_val_images"
+SOURCE = (
+    "The authors' split files are at https://github.com/google-research/google-research/tree/master/"
+    "federated_vision_datasets, as inaturalist-user-120k.zip and inaturalist-geo.zip."
+)
+IMAGE_SOURCE = (
+    "The images are in train_val_images.tar.gz of iNaturalist 2017 "
+    "(https://github.com/visipedia/inat_comp/tree/master/2017)"
+)
+
+
+@datasets.register
+def inaturalist(
+    split: SplitName = "user_120k",
+    source: Literal["published", "raw"] = "published",
+    size: Count = 299,
+    examples: Count = 100,
+    seed: Seed = 0,
+    scale: Scale = "imagenet",
+    augment: bool = True,
+    cache: Path | None = None,
+    ahead: Ahead = 2,
+) -> Data:
+    """Photographs of 1,203 species by 9,275 users, or by place (Hsu 2020).
+
+    - `split`: whose images they are: users', or those of an S2 cell with at most 100, 300, 1,000, … images.
+    - `source`: "published" reads the published split files. "raw" makes them anew from iNaturalist 2017's annotations:
+      `examples` of every class that has as many, and `seed` decides which; it knows where images were taken, too.
+
+    Labels and clients can be looked at without the image files, which are read when they are needed.
+
+    >>> data = inaturalist()  # doctest: +SKIP
+    >>> data, len(set(data.train.ids))  # doctest: +SKIP
+    (Data(inaturalist user_120k: 120300 to train, 35641 to test, 1203 classes), 9275)
+    """
+    home = folder_for("inaturalist")
+    name = f"inaturalist {split}"
+    advice = f"{IMAGE_SOURCE}; unpack it in {home}."
+    if source == "raw":
+        names, train, test, classes = read_raw(split, examples, seed)
+        files = ImageFiles(home, names, size, scale, cache, advice)
+        return image_data(name, files, train, test, classes, augment, ahead)
+    found = _published(split)
+    files = ImageFiles(home, _located(home, found.images), size, scale, cache, advice)
+    data = image_data(name, files, found.train, found.test, found.classes, augment, ahead)
+    found.warn_if_different(name, COUNTS.get(split, Counts(CLASSES, None, TEST)))
+    return data
+
+
+def _published(split: str) -> Published:
+    """Read the authors' files or, where they are missing, TensorFlow Federated's."""
+    own = "inaturalist-user-120k" if split == "user_120k" else "inaturalist-geo"
+    authors = [f"{folder}{own}" for folder in ("", "inaturalist/")]
+    variant = ["inaturalist/iNaturalist", "iNaturalist"]
+    train_name = f"federated_train_{split}.csv"
+    train = find(
+        *(f"{folder}/{train_name}" for folder in authors), *(f"{start}_train.csv" for start in variant), source=SOURCE
+    )
+    column = "user_id" if train.name == train_name else split
+    test = train.parent / ("test.csv" if train.name == train_name else "iNaturalist_test.csv")
+    if not test.is_file():
+        raise DataError(f"{train}: beside it there is no {test.name}, the test split. {SOURCE}")
+    return Published.read(train, test, CLASSES, column)
+
+
+def _located(home: Path, images: Sequence[str]) -> list[str]:
+    """Return where images lie, by their ids; for those that are not found, where they could."""
+    wanted = {f"{image}.jpg" for image in images}
+    found = {
+        name: f"{os.path.relpath(folder, home)}/{name}"
+        for folder, _, names in os.walk(home / IMAGES)
+        for name in wanted.intersection(names)
+    }
+    return [found.get(f"{image}.jpg", f"{IMAGES}/{image}.jpg") for image in images]

@@ -1,0 +1,48 @@
+"""Clients by where their examples come from: cells of the S2 grid.
+
+Hsu, Qi and Brown 2020, "Federated Visual Classification with Real-World Data Distribution", section 4.1: "every S2 cell is
+recursively subdivided into four finer-level cells until no single cell contains more than N_max examples. Cells ending up
+with less than N_min examples are discarded", with N_min = 0.01·N_max. The first cells are the six faces of the cube.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from fedquilt.arguments import Count, Fraction
+from fedquilt.data.data import Data
+from fedquilt.errors import SpecError
+from fedquilt.partition.cells import DEEPEST, adaptive_cells, numbered_cells
+from fedquilt.partition.partition import Partition
+from fedquilt.registry import partitions
+
+Level = Annotated[int, Field(ge=0, le=DEEPEST)]
+
+
+@partitions.register
+def geo(data: Data, most: Count, least_share: Fraction = 0.01, deepest: Level = DEEPEST) -> Partition:
+    """Make a client of every S2 cell, dividing those with more than `most` examples (Hsu 2020).
+
+    Cells that end up with less than `least_share`·`most` examples are left out, and so are examples whose place is not
+    known. Cells of the level `deepest` are not divided further, however many examples they have. Clients are in the
+    order of their cells along S2's curve: neighbours are near each other.
+
+    >>> import torch
+    >>> from fedquilt.data.data import Split
+    >>> places = np.array([[48.2, 16.4], [48.3, 16.4], [48.2, 16.4], [-33.9, 151.2]])
+    >>> split = Split(torch.arange(4), torch.zeros(4, dtype=torch.int64), places=places)
+    >>> held = geo(Data("four", split, split, classes=1), most=2)
+    >>> [held.client(k).tolist() for k in range(len(held))]
+    [[1], [0, 2], [3]]
+    """
+    if data.train.places is None:
+        raise SpecError(f"needs to know where examples come from, but the data set {data.name} has no places")
+    least = least_share * most
+    owner = numbered_cells(adaptive_cells(data.train.places, most, deepest), least)
+    rows = np.flatnonzero(owner >= 0)
+    if not len(rows):
+        raise SpecError(f"least_share: no cell has {least_share:g} × {most} examples; take a smaller least_share")
+    return Partition.by_sizes(rows[np.argsort(owner[rows], kind="stable")], np.bincount(owner[rows]))
