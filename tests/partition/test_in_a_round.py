@@ -22,6 +22,7 @@ ARGUMENTS = {
     "dirichlet": {"alpha": 0.5},
     "class_blocks": {"classes": 1},
     "feature_skew": {"sigma": 2.0},
+    "geo": {"most": 60},
 }
 
 

@@ -67,8 +67,7 @@ def evaluate_chunk(
 ) -> Counted:
     """Evaluate a model on some rows of a split (a range, or their positions), in evaluation mode."""
     if data.at_once is not None and (parts := _cut(rows, data.at_once))[1:]:
-        counted_parts = [evaluate_chunk(bench, loss, model, data, split, part) for part in parts]
-        return Counted(*map(sum, zip(*counted_parts, strict=True)))
+        return added(evaluate_chunk(bench, loss, model, data, split, part, metrics) for part in parts)
     if isinstance(rows, tuple):
         x, y = split.x[slice(*rows)], split.y[slice(*rows)]
     else:

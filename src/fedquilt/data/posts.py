@@ -34,7 +34,7 @@ from fedquilt.core.rng import generator
 from fedquilt.data.data import Data, Split
 from fedquilt.data.rows import files, rows
 from fedquilt.data.stratified import TestFraction
-from fedquilt.data.unrolled import to_indices, unrolled
+from fedquilt.data.unrolled import AT_ONCE, to_indices, unrolled
 from fedquilt.errors import DataError
 from fedquilt.partition.partition import Indices
 from fedquilt.registry import datasets
@@ -104,7 +104,7 @@ def posts(
     for name, split in (("training", train), ("test", test)):
         if not len(split):
             raise DataError(f"{path}: no word of the {name} posts is in the vocabulary; nothing can be predicted")
-    return Data("posts", train, test, classes=vocabulary, prepare=to_indices)
+    return Data("posts", train, test, classes=vocabulary, prepare=to_indices, at_once=AT_ONCE)
 
 
 def read_posts(pairs: Iterable[tuple[Any, ...]], source: str) -> Posts:

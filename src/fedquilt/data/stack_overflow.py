@@ -23,7 +23,7 @@ from fedquilt.core.rng import generator
 from fedquilt.data.data import Data, Split
 from fedquilt.data.federated_hdf5 import Clients, numbered, opened
 from fedquilt.data.folders import find
-from fedquilt.data.unrolled import to_indices, unrolled
+from fedquilt.data.unrolled import AT_ONCE, to_indices, unrolled
 from fedquilt.errors import DataError
 from fedquilt.partition.partition import Indices
 from fedquilt.registry import datasets
@@ -70,6 +70,7 @@ def stack_overflow(
             _read(test, tested, own_tested, known, unroll),
             classes=vocabulary + 4,
             prepare=to_indices,
+            at_once=AT_ONCE,
         )
 
 
