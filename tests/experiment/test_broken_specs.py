@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from fedquilt import cli
+from fedquilt import cli, registry
 
 SPEC: dict[str, dict[str, Any]] = {
     "run": {"rounds": 1},
@@ -107,7 +107,7 @@ CHANGED = [
     (
         {"partition.name": "dirichelet"},
         "[partition] name: no partition is called 'dirichelet'; did you mean 'dirichlet'? "
-        f"(known: dirichlet, iid, shards); {OWN}",
+        f"(known: {', '.join(registry.partitions)}); {OWN}",
     ),
     (
         {"engine.name": "ray"},
@@ -119,7 +119,7 @@ CHANGED = [
         f"[method] server_momentum: unknown key; did you mean 'keep_momentum'? (known: {FED_AVG_KEYS})",
     ),
     ({"engine.workers": 2}, "[engine] workers: unknown key; known: compute"),
-    ({"partition.labels": [1]}, "[partition] labels: unknown key; known: clients, seed"),
+    ({"partition.labels": [1]}, "[partition] labels: unknown key; known: clients, own_test, seed"),
     (
         {"run.round": 3},
         "[run] round: unknown key; did you mean 'rounds'? "
