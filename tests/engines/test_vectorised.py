@@ -106,13 +106,21 @@ def test_compiled_it_is_the_reference_and_itself(compiler, blobs, unbalanced, tm
 @pytest.mark.filterwarnings("ignore:the run has .* rounds, but its method changes course:RuntimeWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_compiled_every_method_is_the_reference_but_for_the_last_bits(name, compiler, blobs, unbalanced, smooth):
+    """In every engine; and the same bits inline as in processes, and with one worker as with two."""
     torch._dynamo.reset()
     rounds = 1 if name in RANKS else 5
-    engine = fedquilt.vectorised(block=3, workers=1, compute="compiled")
-    compiled = train(name, blobs, unbalanced, smooth, engine, rounds)
-    plain = train(name, blobs, unbalanced, smooth, fedquilt.inline(), rounds)
-    for ours, reference in zip(compiled.run.groups, plain.run.groups, strict=True):
-        assert (ours.state.model.vector - reference.state.model.vector).abs().max() < 1e-5
+
+    def go(engine):
+        return train(name, blobs, unbalanced, smooth, engine, rounds)
+
+    plain, alone = go(fedquilt.inline()), go(fedquilt.inline(compute="compiled"))
+    blocks = [go(fedquilt.vectorised(block=3, workers=workers, compute="compiled")) for workers in (1, 2)]
+    for compiled in (alone, blocks[0]):
+        for ours, reference in zip(compiled.run.groups, plain.run.groups, strict=True):
+            assert (ours.state.model.vector - reference.state.model.vector).abs().max() < 1e-5
+    assert go(fedquilt.processes(workers=2)).digest == plain.digest
+    assert go(fedquilt.processes(workers=2, compute="compiled")).digest == alone.digest
+    assert blocks[0].digest == blocks[1].digest
 
 
 @pytest.mark.parametrize(
