@@ -27,6 +27,8 @@ class Program:
     name: str
     command: list[str]
     environment: dict[str, str]
+    longest: float
+    """Seconds that a round may take."""
     seconds: list[float] = field(default_factory=list)
     start_up: float = 0.0
     first: float = 0.0

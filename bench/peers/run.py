@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -99,8 +100,8 @@ def start(peer: Peer, variant: str, work: Work, rounds: int, folder: Path, envs:
         if subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode:
             raise SkippedError("listens on every address, and a network namespace cannot be made here")
         command = [*NAMESPACE, *command]
-    program = Program(name, [str(part) for part in command], known)
-    if program.first > 2 * longest:
+    program = Program(name, [str(part) for part in command], known, longest if peer.needs else inf)
+    if program.first > 2 * program.longest:
         program.stop()
         raise SkippedError(f"the first round took {program.first:.0f} s, more than twice --longest {longest:g}")
     return program
@@ -163,7 +164,7 @@ def measure(work: Work, peers: list[Peer], arguments: argparse.Namespace) -> lis
 def take_turns(entered: Field, warm_up: int, arguments: argparse.Namespace) -> None:
     def take(program: Program, record: bool) -> None:
         seconds = program.round(record)
-        if seconds > arguments.longest:
+        if seconds > program.longest:
             raise SkippedError(f"a round took {seconds:.0f} s, more than --longest {arguments.longest:g}")
 
     def warm(program: Program) -> None:
@@ -233,7 +234,7 @@ def main() -> None:
     parser.add_argument(
         "--warm-up", type=int, help="rounds after the first that are not measured either; default 1, for large models 0"
     )
-    parser.add_argument("--longest", type=float, default=15.0, help="seconds a round beyond which a peer is skipped")
+    parser.add_argument("--longest", type=float, default=20.0, help="seconds a round beyond which a peer is skipped")
     parser.add_argument("--envs", type=Path, default=Path("~/.cache/fedquilt/peers").expanduser())
     parser.add_argument("--out", type=Path, default=HERE, help="folder of results.json, results.png and README.md")
     arguments = parser.parse_args()
