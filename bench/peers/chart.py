@@ -27,6 +27,8 @@ def draw(results: dict[str, dict], path: Path) -> None:
         bars = panel.barh([r["program"] for r in here], [r["seconds"] for r in here], color=colours)
         panel.bar_label(bars, [f"{r['seconds']:.3g}" for r in here], padding=3, fontsize=9)
         panel.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
         panel.set_xlim(min(r["seconds"] for r in here) / 2, max(r["seconds"] for r in here) * 3)
         panel.set_title(work.upper())
         panel.set_xlabel("seconds a round (log scale; less is better)")
