@@ -229,3 +229,20 @@ def test_from_a_spec(tmp_path: Path) -> None:
     )
     run = fedquilt.run(spec, out=tmp_path / "run")
     assert len(run.result.history.loss) == 1
+
+
+def test_perplexity_and_a_loss_of_ones_own(tmp_path: Path) -> None:
+    """Words are kept in two bytes; what measures them need not know."""
+    data = fedquilt.posts(write(tmp_path / "posts.jsonl", several()), vocabulary=30)
+    model = fedquilt.models.word_lstm(vocabulary=30, embedding=4, hidden=8)
+    held = fedquilt.iid(data.train.y.numpy(), clients=4)
+
+    def own(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        flat = torch.nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten(), reduction="none")
+        return flat.view(targets.shape)
+
+    for loss in ("cross_entropy", own):
+        result = fedquilt.train(
+            model, data, held, fedquilt.fed_avg(), 1, loss=loss, metrics=["perplexity"], engine=fedquilt.inline()
+        )
+        assert 1 < result.history.records[0]["metrics"]["perplexity"] < 40

@@ -14,6 +14,7 @@ from fedquilt.core.federation import Federation
 from fedquilt.core.padded import Shape, _places
 from fedquilt.errors import FedquiltError
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.partition.partition import Partition
 
 ARGUMENTS = {"fl_hc": {"rounds": 2}}
 REFUSED = {"one_shot"}
@@ -64,6 +65,39 @@ def test_a_resumed_run_equals_an_uninterrupted_one(name, blobs, unbalanced, smoo
 
     go(2, "stopped")
     assert go(5, "stopped").digest == go(5, "whole").digest
+
+
+def test_spawned_workers_give_the_same_bits(blobs, unbalanced, smooth):
+    """As on macOS: the program is made anew by every worker."""
+    digests = {
+        train("fed_avg", blobs, unbalanced, smooth, fedquilt.vectorised(block=3, workers=1, start=start), 1).digest
+        for start in ("fork", "spawn")
+    }
+    assert len(digests) == 1
+
+
+def test_padding_is_the_clients_own(blobs, smooth):
+    """NaN in the first example of the data concerns the client that holds it, and nobody else's padding."""
+    x = blobs.train.x.numpy().copy()
+    x[0] = np.nan
+    data = fedquilt.arrays(x, blobs.train.y.numpy(), blobs.test.x.numpy(), blobs.test.y.numpy())
+    held = Partition.of([range(20), range(20, 47), range(47, 100)])  # no size is a multiple of the batch
+    method = fedquilt.fed_avg(fraction=1.0, batch=8)
+    with pytest.warns(RuntimeWarning, match="client 0 was left out"):
+        result = fedquilt.train(smooth, data, held, method, 1, engine=fedquilt.vectorised(block=3, workers=1))
+    assert [left["client"] for left in result.history.records[0]["dropped"]] == [0]
+
+
+def test_a_program_that_fails_is_told_and_not_made_up_for(blobs, unbalanced, smooth):
+    def broken(*_):
+        raise RuntimeError("no such operation")
+
+    federation = Federation.of(smooth, blobs, unbalanced, fedquilt.fed_avg(batch=8), 1)
+    program = fedquilt.vectorised(block=3).execution.program(federation)
+    program.__dict__["_run"] = broken
+    results = federation.run_block(program, federation.start().groups[0].state, 1, [0, 1], [0, 1], [None, None])
+    assert [result.client for result in results] == [0, 1]
+    assert all("cannot be trained in a block: RuntimeError: no such operation" in result.reason for result in results)
 
 
 def test_one_step_agrees_to_1e_6(blobs, unbalanced, smooth):
@@ -126,7 +160,7 @@ def test_compiled_every_method_is_the_reference_but_for_the_last_bits(name, comp
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
-        (nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 3)), "BatchNorm1d keeps running statistics"),
+        (nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 3)), "BatchNorm1d takes statistics of a batch"),
         (nn.Sequential(nn.Linear(8, 3), nn.Dropout(0.5)), "Dropout draws from torch's own generator"),
     ],
 )

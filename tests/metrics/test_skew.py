@@ -119,3 +119,9 @@ def test_a_million_clients_without_a_table_of_classes() -> None:
     about = skew(fedquilt.iid(labels, clients=1_000_000), labels).summary()
     # Two examples of 2,000 classes: nearly always two classes, each of them half: 2·(1 − 2/2000).
     assert about["emd"] == pytest.approx(2 * (1 - 2 / 2000), abs=0.001)
+
+
+def test_targets_that_are_numbers_have_no_classes() -> None:
+    found = skew(Partition.of([[0, 1], [2]]), np.array([0.5, 1.5, 2.5]))
+    assert found.sizes.tolist() == [2, 1]
+    assert len(found.population) == 0

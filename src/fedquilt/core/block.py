@@ -70,6 +70,10 @@ class Program:
     compiled: bool
     _shapes: dict[int, Shape] = field(default_factory=dict, repr=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was mapped or compiled, which a spawned process makes anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "_run"}
+
     def fit(
         self, contexts: Sequence[Context], datas: Sequence[ClientData], givens: Sequence[dict[str, Tensors]]
     ) -> FittedBlock:
@@ -217,6 +221,8 @@ def unmappable(module: nn.Module, algorithm: Algorithm) -> str | None:
         kind = type(part).__name__
         if isinstance(part, nn.RNNBase | nn.RNNCellBase):
             return f"{kind} cannot be mapped over clients"
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            return f"{kind} takes statistics of a batch, which padding would falsify"
         if isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats:
             return f"{kind} keeps running statistics, which padding would falsify"
         if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:

@@ -31,6 +31,10 @@ WORTH = 60.0
 """Seconds that a run must save for compiling, which takes some itself, to be chosen."""
 
 
+SHAPES = 1024
+"""Shapes that may be compiled in one process."""
+
+
 @functools.cache
 def trouble() -> str | None:
     """Say why nothing can be compiled here, if so: it is tried once, on something small."""
@@ -48,9 +52,13 @@ def _twice(x: torch.Tensor) -> torch.Tensor:
 
 def keep_apart() -> None:
     """Keep compiled code in a private folder, and compile in this process alone: workers are forked from it."""
+    import torch._dynamo.config
     import torch._inductor.config
 
     torch._inductor.config.compile_threads = 1
+    # One program has as many shapes as its epochs and batches take values over the rounds; torch gives up after eight.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
+    torch._dynamo.config.accumulated_recompile_limit = max(torch._dynamo.config.accumulated_recompile_limit, SHAPES)
     if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

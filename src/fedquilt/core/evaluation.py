@@ -14,7 +14,7 @@ from fedquilt.core.loss import Loss
 from fedquilt.core.metric import Metric
 from fedquilt.core.params import ModelState
 from fedquilt.core.workbench import Workbench
-from fedquilt.data.data import Data, Split
+from fedquilt.data.data import Data, Split, whole
 from fedquilt.errors import FedquiltError
 from fedquilt.partition.partition import Indices
 
@@ -76,7 +76,7 @@ def evaluate_chunk(
         x = data.prepare(x)
     if split.noise is not None:
         x = split.noise.added(x, np.arange(*rows) if isinstance(rows, tuple) else rows)
-    x, y = bench.place.put((x, y))
+    x, y = bench.place.put((x, whole(y)))
     outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))
     if outputs.shape[:-1] != y.shape and any(metric.classes for metric in metrics):
         raise ValueError(f"it returns {tuple(outputs.shape)} for labels of {tuple(y.shape)}")

@@ -223,8 +223,12 @@ class Federation:
             return [*faults]
         try:
             return [*self.train_block(program, state, round_, *zip(*held, strict=True)), *faults]
-        except Exception:
-            return [*(self.run_client(state, round_, *own) for own in held), *faults]
+        except Exception as error:
+            alone = [self.run_client(state, round_, *own) for own in held]
+            if not any(isinstance(result, Fault) for result in alone):  # it is the program that failed
+                why = f"cannot be trained in a block: {told(error)}"
+                return [*(Fault(client, slot, why) for client, slot, _ in held), *faults]
+            return [*alone, *faults]
 
     def train_block(
         self,

@@ -14,6 +14,7 @@ from fedquilt.core.algorithm import Algorithm, Batches, Indices
 from fedquilt.core.context import ClientData, Context
 from fedquilt.core.local import Batch
 from fedquilt.core.rng import generator
+from fedquilt.data.data import whole
 
 GATHERED = 4096
 """Examples made ready at a time: a bound on memory, fixed, because augmentation draws follow it."""
@@ -69,6 +70,7 @@ class Feed:
     def _ready(self, order: Indices, rng: np.random.Generator | None) -> tuple[Tensor, Tensor]:
         rows, data, noise = torch.from_numpy(self.data.rows[order]), self.data.data, self.data.split.noise
         x, y = self.data.split.take(rows)
+        y = whole(y)
         if self.flip is not None:
             y = self.flip(y, data.classes)
         if data.augment is not None and rng is not None:

@@ -16,6 +16,7 @@ from fedquilt.core.algorithm import Algorithm, Indices
 from fedquilt.core.context import ClientData
 from fedquilt.core.feed import Feed
 from fedquilt.core.rng import generator
+from fedquilt.data.data import whole
 
 GATHERED = 2**15
 """Examples of a block made ready at a time, about: a bound on memory. It changes no bits."""
@@ -54,7 +55,9 @@ class Padded:
         """Place the batches of some clients."""
         steps = max(len(feed.batches.cuts) for feed in feeds) - 1
         calls = -(-steps // shape.steps)
-        rows = np.zeros((len(feeds), calls * shape.steps * shape.batch), dtype=np.int64)
+        # Padding is filled with an example of the client's own: its weight is 0, but 0·NaN would not be.
+        own = np.asarray([feed.data.rows[0] for feed in feeds], dtype=np.int64)
+        rows = np.repeat(own[:, None], calls * shape.steps * shape.batch, axis=1)
         there = np.zeros(rows.shape, dtype=np.float32)
         active = np.zeros((len(feeds), calls * shape.steps), dtype=bool)
         for members in _alike(feeds):
@@ -79,7 +82,7 @@ class Padded:
         several = max((one.data.at_once or GATHERED) // max(self.rows[0].size, 1), 1)
         for first in range(0, len(self.rows), several):
             rows = torch.from_numpy(self.rows[first : first + several])
-            y = one.split.y.index_select(0, rows.flatten())
+            y = whole(one.split.y.index_select(0, rows.flatten()))
             y = y.view(*rows.shape, *y.shape[1:])
             x = self._augmented[first : first + several] if one.data.augment is not None else _inputs(one, rows)
             for client, feed in enumerate(self.feeds):

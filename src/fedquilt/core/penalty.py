@@ -85,7 +85,7 @@ class Features:
         """Return what a penalty sees, after a forward pass."""
         assert self.last is not None, "the classifier was not called"
         # Forgotten at once: what is seen in a transformed or compiled step must not outlive it.
-        features, self.last = self.last.flatten(0, -2), None
+        features, self.last = self.last.flatten(0, -2).float(), None  # under autocast, it may be of less precision
         if there is not None:  # every place of a padded sequence is padding
             there = there.repeat_interleave(features.shape[0] // there.shape[0])
         return Seen(features, params[f"{self.layer}.weight"], given, there)

@@ -18,6 +18,15 @@ Augment = Callable[[Tensor, np.random.Generator], Tensor]
 """Raw examples to model input with random changes, drawn from the generator alone."""
 
 
+def whole(targets: Tensor) -> Tensor:
+    """Return classes as losses and metrics take them: a data set may keep them in fewer bytes.
+
+    >>> whole(torch.tensor([3], dtype=torch.int16)).dtype, whole(torch.tensor([0.5])).dtype
+    (torch.int64, torch.float32)
+    """
+    return targets if targets.is_floating_point() else targets.long()
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """Examples and their labels, one row each.

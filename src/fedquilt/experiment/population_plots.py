@@ -100,20 +100,23 @@ def draw_map(path: Path, data: Data, partition: Partition) -> None:
     """Save a map of examples coloured by client, and one of two classes whose places differ (as Hsu 2020's Figure 1)."""
     assert data.train.places is not None
     owner = np.repeat(np.arange(len(partition)), partition.sizes)
+    known = np.isfinite(data.train.places[partition.indices]).all(axis=1)
+    held, owner = partition.indices[known], owner[known]
+    if not len(held):  # nobody knows where
+        return
+    everywhere = data.train.places[held]
     rng = generator(0, "points on a map")
     some = rng.permutation(len(owner))[:POINTS]
-    rows, owner = partition.indices[some], owner[some]
-    places = data.train.places[rows]
+    places, owner = everywhere[some], owner[some]
     two = data.train.y.dim() == 1
-    tall, wide = np.ptp(data.train.places[partition.indices], axis=0) + 4
+    tall, wide = np.ptp(everywhere, axis=0) + 4
     figure, axes = new_figure(1 + two, (6.4 * (1 + two), float(np.clip(6.0 * tall / wide, 2.0, 6.0)) + 0.8))
     # Neighbours in number are often neighbours in place: shuffled colours tell them apart.
     color = rng.permutation(len(partition))[owner] % 20
     axes[0].scatter(places[:, 1], places[:, 0], c=color, cmap="tab20", s=5, linewidths=0, alpha=0.8)
     axes[0].set_title(f"{len(partition):,} clients", fontsize=9)
     if two:
-        labels = data.train.y.numpy()[partition.indices]
-        everywhere = data.train.places[partition.indices]
+        labels = data.train.y.numpy()[held]
         axes[1].scatter(places[:, 1], places[:, 0], color="0.8", s=4, linewidths=0)
         for kind, shade in zip(apart(everywhere, labels), ("tab:green", "tab:red"), strict=False):
             own = everywhere[labels == kind]
@@ -121,7 +124,7 @@ def draw_map(path: Path, data: Data, partition: Partition) -> None:
             axes[1].scatter(own[:, 1], own[:, 0], color=shade, s=16, edgecolor="white", linewidths=0.3, label=name)
         figure.legend(frameon=False, fontsize=8.5, loc="outside lower center", ncols=2)
     for each in axes:
-        _graticule(each, data.train.places[partition.indices])
+        _graticule(each, everywhere)
     save(figure, path)
 
 

@@ -76,7 +76,7 @@ def _excess_risk(federation: Federation, model: ModelState) -> dict[str, Any] | 
             squares.append(float(seen.square().sum()))
     sizes = torch.from_numpy(federation.partition.sizes[held])
     trained, name = federation.layout.parameters_of(model.vector), f"{layer}.weight"
-    weight = trained[name] if name in trained else federation.bench.module.get_parameter(name).detach()
+    weight = trained[name] if name in trained else federation.bench.module.get_parameter(name).detach().cpu()
     norms = [math.sqrt(square) for square in squares]
     risk = excess_risk(weight.T, norms, torch.stack(means), sizes.tolist(), _mixture(federation.algorithm, sizes))
     return {

@@ -86,7 +86,7 @@ def skew(partition: Partition, labels: npt.NDArray[np.integer[Any]]) -> Skew:
     (0.5, [1.0, 2.0])
     """
     sizes = partition.sizes
-    if labels.ndim != 1 or not len(partition.indices):
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer) or not len(partition.indices):
         none = np.zeros(0, dtype=np.int64)
         empty = np.zeros(len(sizes))
         cells = Cells(none, none, none)
