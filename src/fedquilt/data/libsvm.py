@@ -52,7 +52,8 @@ class Set:
     ending: str = ""
 
 
-# The digests are of `canonical` numbers. That of usps is open: its pixels are smoothed, and differ in the last digits.
+# The digests are of `canonical` numbers, taken from copies of the files: the page publishes none. That of usps is open: its
+# pixels are smoothed, and copies differ in the last digits.
 SETS: dict[str, Set] = {
     "a1a": Set(
         "who earns more than 50,000 dollars a year, 123 yes-or-no features",

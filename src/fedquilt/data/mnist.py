@@ -18,7 +18,7 @@ FILES = publish(
         train=60_000,
         test=10_000,
         classes=10,
-        licence="CC BY-SA 3.0, as Keras has it from its authors",
+        licence="CC BY-SA 3.0, as Keras's documentation says",
         files=idx_files(
             "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
             "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",

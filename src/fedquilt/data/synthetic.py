@@ -1,6 +1,6 @@
 """Synthetic(α, β): clients whose models and features differ by known amounts.
 
-Li et al. 2020, "Federated Optimization in Heterogeneous Networks", section 5.1 and appendix C.1; Wei et al. 2022,
+Li et al. 2020, "Federated Optimization in Heterogeneous Networks", and the code that goes with it; Wei et al. 2022,
 "Federated Learning for Non-IID Data: From Theory to Algorithm", section 5.1, where it is Synthetic(μ, ν). For client k
 
     u_k ~ N(0, α),  W_k ~ N(u_k, 1), b_k ~ N(u_k, 1)      its softmax regression
