@@ -17,6 +17,7 @@ import torch
 from fedquilt.data.data import Data, Split
 from fedquilt.data.federated_hdf5 import Clients, numbered, opened
 from fedquilt.data.folders import find
+from fedquilt.data.memory import require_memory
 from fedquilt.data.scale import to_unit
 from fedquilt.errors import DataError
 from fedquilt.partition.partition import Indices
@@ -28,6 +29,8 @@ SOURCE = (
 )
 SIDE = 28
 WHOLE = 2**62
+LABEL_AND_WRITER = 16
+"""Bytes of an example besides its pixels."""
 
 
 @datasets.register
@@ -61,6 +64,7 @@ def _read(clients: Clients, numbers: Indices, classes: int) -> Split:
     sizes = [len(clients.column(name, "label")) for name in clients.names]
     if not sum(sizes):
         raise DataError(f"{clients.path}: has no examples")
+    require_memory(f"{clients.path}: {sum(sizes):,} examples", sum(sizes) * (SIDE * SIDE + LABEL_AND_WRITER))
     x = np.empty((sum(sizes), 1, SIDE, SIDE), dtype=np.uint8)
     y = np.empty(len(x), dtype=np.int64)
     first = 0

@@ -23,6 +23,7 @@ from fedquilt.core.rng import generator
 from fedquilt.data.data import Data, Split
 from fedquilt.data.federated_hdf5 import Clients, numbered, opened
 from fedquilt.data.folders import find
+from fedquilt.data.memory import require_memory
 from fedquilt.data.unrolled import AT_ONCE, to_indices, unrolled
 from fedquilt.errors import DataError
 from fedquilt.partition.partition import Indices
@@ -119,6 +120,8 @@ def _read(clients: Clients, taken: dict[str, int], numbers: Indices, known: dict
     for name, most in taken.items():
         own: list[int] = []
         sentences = clients.read(name, "tokens", most)
+        total = len(sizes) + len(sentences)
+        require_memory(f"{clients.path}: {total:,} sentences", total * unroll * 4)
         for sentence in sentences:
             words = _text(clients, name, sentence).split()
             coded = [known.get(word, other) for word in words[:unroll]]
