@@ -305,6 +305,23 @@ def test_damaged_archives(tmp_path: Path, content: bytes) -> None:
         list(take_members(path, {"one.bin"}, len(ONE), tmp_path))
 
 
+def test_flipped_bytes_of_an_archive(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        (tmp_path / "two.bin").write_bytes(TWO)
+        tar.add(tmp_path / "two.bin", "two.bin")
+    content = path.read_bytes()
+    refused: list[str] = []
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
+        try:
+            list(take_members(path, {"two.bin"}, len(TWO), tmp_path / "out"))
+        except DataError as error:
+            refused.append(str(error))
+    assert len(refused) > len(content) // 2
+    assert all(message.startswith("a.tar.gz: ") for message in refused)
+
+
 def deb(*members: tuple[bytes, bytes]) -> bytes:
     content = b"!<arch>\n"
     for name, data in members:

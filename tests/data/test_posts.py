@@ -229,3 +229,9 @@ def test_from_a_spec(tmp_path: Path) -> None:
     )
     run = fedquilt.run(spec, out=tmp_path / "run")
     assert len(run.result.history.loss) == 1
+
+
+def test_an_author_that_is_no_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "posts.jsonl", [("a", "one"), ("\ud800", "two")])
+    with pytest.raises(DataError, match=r"posts.jsonl, post 2: the author '\\ud800' is no valid text"):
+        posts(path)
