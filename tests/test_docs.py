@@ -222,3 +222,19 @@ def test_every_key_and_default_is_documented(table: str, name: str, arguments: d
 def test_nothing_is_documented_that_does_not_exist() -> None:
     columns = {(table, name) for table, names in documented().items() for name in names}
     assert columns == {(table, name) for table, name, _ in functions()}
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=name_of(page)) for page in PAGES])
+def test_tables_are_whole(page: Path) -> None:
+    for lines in re.findall(r"(?:^\|.*\n)+", page.read_text(encoding="utf-8"), re.MULTILINE):
+        header, rule, *_ = [*lines.splitlines(), ""]
+        assert re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", rule), f"rows outside of a table: {header}"
+
+
+def test_papers_answer_no_question_twice() -> None:
+    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `") or " | " in line]
+    firsts = [row[0] for row in rows if row[0].strip("| ") not in ("", "open", "model", "paper")]
+    assert sorted(set(firsts)) == sorted(firsts)
+    answers = [row[-1] for row in rows if len(row[-1]) > 30]
+    assert sorted(set(answers)) == sorted(answers)

@@ -148,3 +148,42 @@ def test_a_round(folder: Path, train_by_id: Callable[[Data, nn.Module], Result])
     both(folder, writers({"a": 7, "b": 12, "c": 3}), writers({"a": 2}))
     result = train_by_id(femnist(), softmax_regression(classes=62))
     assert result.history.records[0]["examples"] == 22
+
+
+def test_flipped_bytes_are_a_data_error_or_other_values(folder: Path) -> None:
+    both(folder, writers({"a": 3, "b": 2}), writers({"a": 1}))
+    path = folder / "fed_emnist_train.h5"
+    content = path.read_bytes()
+    refused: list[str] = []
+    for place in np.random.default_rng(0).choice(8_000, size=500, replace=False).tolist():
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
+        try:
+            femnist()
+        except DataError as error:
+            refused.append(str(error))
+    assert len(refused) > 50
+    assert all("fed_emnist_train.h5: " in message for message in refused)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [(10**11, "100,000,000,000 examples would take"), (10**16, "10,000,000,000,000,000 examples would take")],
+)
+def test_more_than_memory_holds(folder: Path, rows: int, message: str) -> None:
+    both(folder, writers({"a": 1}), writers({"a": 1}))
+    path = folder / "fed_emnist_train.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("examples/a/label", shape=(rows,), dtype=np.int32, chunks=(1,))
+        file.create_dataset("examples/a/pixels", shape=(rows, 28, 28), dtype=np.float32, chunks=(1, 28, 28))
+    assert path.stat().st_size < 10_000
+    with pytest.raises(DataError, match=f"fed_emnist_train.h5: {message}"):
+        femnist()
+
+
+def test_one_column_of_more_than_memory_holds(folder: Path) -> None:
+    both(folder, writers({"a": 1}), writers({"a": 1}))
+    with h5py.File(folder / "fed_emnist_train.h5", "a") as file:
+        del file["examples/a/pixels"]
+        file.create_dataset("examples/a/pixels", shape=(10**11, 28, 28), dtype=np.float32, chunks=(1, 28, 28))
+    with pytest.raises(DataError, match=r"fed_emnist_train.h5: examples/a/pixels would take"):
+        femnist()

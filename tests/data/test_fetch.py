@@ -305,6 +305,23 @@ def test_damaged_archives(tmp_path: Path, content: bytes) -> None:
         list(take_members(path, {"one.bin"}, len(ONE), tmp_path))
 
 
+def test_flipped_bytes_of_an_archive(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        (tmp_path / "two.bin").write_bytes(TWO)
+        tar.add(tmp_path / "two.bin", "two.bin")
+    content = path.read_bytes()
+    refused: list[str] = []
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
+        try:
+            list(take_members(path, {"two.bin"}, len(TWO), tmp_path / "out"))
+        except DataError as error:
+            refused.append(str(error))
+    assert len(refused) > len(content) // 2
+    assert all(message.startswith("a.tar.gz: ") for message in refused)
+
+
 def deb(*members: tuple[bytes, bytes]) -> bytes:
     content = b"!<arch>\n"
     for name, data in members:
@@ -451,3 +468,65 @@ def test_files_at_hand_are_the_published_ones(name: str) -> None:
         path = about.found(file)
         assert path is not None
         file.check(path)
+
+
+FILES_BY_HAND = {
+    "shakespeare": ["shakespeare/t8.shakespeare.txt.xz", "t8.shakespeare.txt"],
+    "femnist": ["femnist/fed_emnist_train.h5", "fed_emnist/fed_emnist_test.h5", "fed_emnist_digitsonly_test.h5"],
+    "stack_overflow": ["stackoverflow/stackoverflow.word_count", "stack_overflow/stackoverflow_train.h5"],
+    "inaturalist": [
+        "inaturalist-user-120k/federated_train_user_120k.csv",
+        "inaturalist/inaturalist-geo/federated_train_geo_30k.csv",
+        "inaturalist/iNaturalist_test.csv",
+        "inaturalist/train_val2017/train2017.json",
+        "inaturalist/train_val_images",
+    ],
+    "landmarks": [
+        "landmarks-user-160k/federated_train.csv",
+        "landmarks/mini_gld_test.csv",
+        "landmarks/metadata/train_clean.csv",
+        "landmarks/images or landmarks/train",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", FILES_BY_HAND)
+def test_files_that_cannot_be_fetched(
+    home: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert data(monkeypatch, "list") == 0
+    assert f"\n{name}\tby hand\t" in capsys.readouterr().out
+    assert data(monkeypatch, "info", name) == 0
+    about = capsys.readouterr().out
+    assert data(monkeypatch, "get", name) == 2
+    for text in (about, capsys.readouterr().err):
+        for part in (*FILES_BY_HAND[name], "fedquilt has no source to fetch its files from", f"looked for in: {home}"):
+            assert part in text
+        assert "nothing is to be fetched" not in text
+
+
+def test_files_put_in_place_by_hand(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "fed_emnist_train.h5").touch()
+    assert data(monkeypatch, "get", "femnist") == 2
+    err = capsys.readouterr().err
+    assert f"there: {home}/fed_emnist_train.h5" in err
+    assert "missing: femnist/fed_emnist_test.h5" in err
+    (home / "fed_emnist_test.h5").touch()
+    assert data(monkeypatch, "get", "femnist") == 0
+    assert data(monkeypatch, "list") == 0
+    assert "\nfemnist\tthere\t" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name", ["digits", "mnist_5k", "synthetic", "table", "leaf", "hugging_face", "image_folder", "posts"]
+)
+def test_what_needs_no_fetching(
+    home: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert data(monkeypatch, "list") == 0
+    assert f"\n{name}\tnothing to fetch\t" in f"\n{capsys.readouterr().out}"
+    assert data(monkeypatch, "get", name) == 0
+    assert "nothing is to be fetched" in capsys.readouterr().out

@@ -246,3 +246,9 @@ def test_perplexity_and_a_loss_of_ones_own(tmp_path: Path) -> None:
             model, data, held, fedquilt.fed_avg(), 1, loss=loss, metrics=["perplexity"], engine=fedquilt.inline()
         )
         assert 1 < result.history.records[0]["metrics"]["perplexity"] < 40
+
+
+def test_an_author_that_is_no_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "posts.jsonl", [("a", "one"), ("\ud800", "two")])
+    with pytest.raises(DataError, match=r"posts.jsonl, post 2: the author '\\ud800' is no valid text"):
+        posts(path)

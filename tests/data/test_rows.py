@@ -100,3 +100,19 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(columns, "installed", lambda package: package != "pyarrow")
     with pytest.raises(MissingExtraError, match=r"pip install 'fedquilt\[tables\]'"):
         list(rows(tmp_path / "a.parquet", ("author",)))
+
+
+def test_flipped_bytes_are_a_data_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    content = gzip.compress(lines() * 50)
+    for place in range(10, len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
+        with pytest.raises(DataError, match=r"a.jsonl.gz"):
+            list(rows(path, ("author", "text")))
+
+
+def test_parquet_with_text_that_is_none(tmp_path: Path) -> None:
+    broken = pyarrow.array([b"a", b"\xff", b"b"]).view(pyarrow.string())
+    pyarrow.parquet.write_table(pyarrow.table({**TABLE, "author": broken}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a.parquet: cannot be read: .*utf-8"):
+        list(rows(tmp_path / "a.parquet", ("author", "text")))

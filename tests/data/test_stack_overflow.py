@@ -123,3 +123,12 @@ def test_a_round(folder: Path, train_by_id: Callable[[Data, nn.Module], Result])
     torch.manual_seed(0)
     result = train_by_id(stack_overflow(vocabulary=4), word_lstm(vocabulary=8, embedding=4, hidden=8))
     assert result.history.records[0]["examples"] == 4
+
+
+def test_more_than_memory_holds(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"stackoverflow_train.h5: . sentences would take"):
+        stack_overflow(vocabulary=4, unroll=10**14)
+    with h5py.File(folder / "stackoverflow_train.h5", "w") as file:
+        file.create_dataset("examples/42/tokens", shape=(10**14,), dtype=h5py.string_dtype(), chunks=(1,))
+    with pytest.raises(DataError, match=r"stackoverflow_train.h5: examples/42/tokens would take"):
+        stack_overflow(vocabulary=4, unroll=4, sentences=10**14)

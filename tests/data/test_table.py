@@ -217,3 +217,25 @@ def test_clients_are_numbered_without_gaps(train: list[str], test: list[str]) ->
     assert len(pairs) == len({name for name, _ in pairs}) == len({number for _, number in pairs})
     assert sorted(set(here.tolist())) == list(range(len(set(train))))
     assert {number for _, number in pairs} == set(range(len(pairs)))
+
+
+@pytest.mark.parametrize("column", ["kind", "owner"])
+@pytest.mark.parametrize(("ending", "place"), [("csv", "line 4"), ("parquet", "row 3")])
+def test_names_that_are_too_long(tmp_path: Path, column: str, ending: str, place: str) -> None:
+    path = tmp_path / f"pets.{ending}"
+    columns = {**COLUMNS, column: [*COLUMNS[column][:2], "x" * 1_001, *COLUMNS[column][3:]]}
+    if ending == "parquet":
+        pq.write_table(pa.table(columns), path)
+    else:
+        lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+        path.write_text("\n".join(lines))
+    with pytest.raises(DataError, match=rf"{place}, column '{column}': a name of 1,001 characters; 1,000 are allowed"):
+        table(path, label="kind", client="owner")
+
+
+def test_parquet_with_text_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "pets.parquet"
+    broken = pa.array([b"cat", b"\xff", b"dog", b"dog", b"cat"]).view(pa.string())
+    pq.write_table(pa.table({**COLUMNS, "kind": broken}), path)
+    with pytest.raises(DataError, match=r"pets.parquet: cannot be read"):
+        table(path, label="kind", client="owner")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, describe and fetch data sets.", no_args_is_help=True)
 out = Console(emoji=False)
+BY_HAND_STATE = "by hand"
 
 Name = Annotated[str, typer.Argument(help="A data set, as `fedquilt data list` names it.")]
 
@@ -45,7 +46,7 @@ def info(name: Name) -> None:
     published = _published(name)
     if published is None:
         _say(registry.datasets.summary(name))
-        _say("It has no published files: nothing is to be fetched.")
+        _say(_by_hand(name) or "It has no published files: nothing is to be fetched.")
         return
     from fedquilt.data.folders import folders
 
@@ -67,7 +68,9 @@ def get(name: Name) -> None:
     """Fetch a data set's missing files from its sources, and check them."""
     published = _published(name)
     if published is None:
-        _say(f"{name} has no published files: nothing is to be fetched.")
+        if _state(name)[0] == BY_HAND_STATE:
+            raise DataError(f"{name}: {_by_hand(name)}")
+        _say(_by_hand(name) or f"{name} has no published files: nothing is to be fetched.")
         return
     from fedquilt.data.fetch import fetch
 
@@ -110,10 +113,32 @@ def _published(name: str) -> Published | None:
     return PUBLISHED.get(name)
 
 
+def _by_hand(name: str) -> str:
+    """Say what a data set looks for that fedquilt cannot fetch; nothing if it is none of those."""
+    from fedquilt.data.by_hand import BY_HAND
+    from fedquilt.data.folders import folders
+
+    if name not in BY_HAND:
+        return ""
+    sources = dict.fromkeys(wanted.source for wanted in BY_HAND[name])
+    return "\n".join(
+        [
+            "fedquilt has no source to fetch its files from; they are put in place by hand.",
+            f"looked for in: {', '.join(map(str, folders()))} (FEDQUILT_DATA names other folders)",
+            *map(str, BY_HAND[name]),
+            *(f"source: {source}" for source in sources),
+        ]
+    )
+
+
 def _state(name: str) -> tuple[str, str]:
+    from fedquilt.data.by_hand import BY_HAND
+
     published = _published(name)
     if published is None:
-        return "nothing to fetch", registry.datasets.summary(name)
+        needed = [wanted for wanted in BY_HAND.get(name, ()) if not wanted.when]
+        state = "there" if all(wanted.found() for wanted in needed) else BY_HAND_STATE
+        return state if needed else "nothing to fetch", registry.datasets.summary(name)
     there = len(published.files) - len(published.missing())
     if there in (0, len(published.files)):
         return "there" if there else "missing", published.about

@@ -6,6 +6,7 @@ are passed over, and nothing is run. Numbers that a header claims are checked be
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import shutil
 import tarfile
@@ -43,7 +44,7 @@ def take_members(archive: Path, wanted: Collection[str], limit: int, folder: Pat
                 with (folder / name).open("wb") as file:
                     shutil.copyfileobj(content, file)
                 yield folder / name
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{archive.name}: not a tar archive, or damaged: {error}") from None
 
 

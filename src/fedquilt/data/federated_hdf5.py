@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedquilt.data.memory import require_memory
 from fedquilt.data.packaged import installed
 from fedquilt.errors import DataError, MissingExtraError
 from fedquilt.partition.partition import Indices
+
+DAMAGED = (KeyError, OSError, RuntimeError, TypeError, ValueError)
+"""What h5py raises on damaged files."""
 
 
 class Clients:
@@ -21,28 +26,31 @@ class Clients:
         """Look up who is there."""
         self.path = path
         self.examples = examples
-        self.names: list[str] = sorted(examples)
+        with _readable(path):
+            self.names: list[str] = sorted(examples)
         if not self.names:
             raise DataError(f"{path}: has no clients in 'examples'")
 
     def column(self, client: str, name: str, shape: tuple[int, ...] = ()) -> Any:
         """Return a column of a client, unread, after a look at its shape: a row an example, each of `shape`."""
-        own = self.examples[client]
-        if name not in getattr(own, "keys", list)():
-            raise DataError(f"{self.path}: examples/{client} has no column '{name}'")
-        found = own[name]
-        if getattr(found, "shape", None) is None or found.shape[1:] != shape or not found.ndim:
-            wanted = " × ".join(["examples", *map(str, shape)])
-            raise DataError(f"{self.path}: examples/{client}/{name} is not an array of {wanted}")
-        return found
+        with _readable(self.path, f"examples/{client}/{name}"):
+            own = self.examples[client]
+            if name not in getattr(own, "keys", list)():
+                raise DataError(f"{self.path}: examples/{client} has no column '{name}'")
+            found = own[name]
+            if getattr(found, "shape", None) is None or found.shape[1:] != shape or not found.ndim:
+                wanted = " × ".join(["examples", *map(str, shape)])
+                raise DataError(f"{self.path}: examples/{client}/{name} is not an array of {wanted}")
+            return found
 
     def read(self, client: str, name: str, rows: int, shape: tuple[int, ...] = ()) -> Any:
         """Read the first rows of a client's column."""
         column = self.column(client, name, shape)
-        try:
+        place = f"examples/{client}/{name}"
+        with _readable(self.path, place):
+            size = min(rows, len(column)) * prod(shape) * column.dtype.itemsize
+            require_memory(f"{self.path}: {place}", size)
             return column[:rows]
-        except OSError as error:
-            raise DataError(f"{self.path}: examples/{client}/{name} cannot be read: {error}") from error
 
 
 @contextmanager
@@ -52,14 +60,23 @@ def opened(path: Path) -> Iterator[Clients]:
         raise MissingExtraError(f"{path}: HDF5", "hdf5")
     import h5py
 
-    try:
+    with _readable(path):
         file = h5py.File(path, "r")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
     with file:
-        if not isinstance(file.get("examples"), h5py.Group):
+        with _readable(path):
+            examples = file.get("examples")
+        if not isinstance(examples, h5py.Group):
             raise DataError(f"{path}: has no group 'examples'; expected a file of TensorFlow Federated's data sets")
-        yield Clients(path, file["examples"])
+        yield Clients(path, examples)
+
+
+@contextmanager
+def _readable(path: Path, place: str = "") -> Iterator[None]:
+    """Turn what h5py raises into a DataError that names the file."""
+    try:
+        yield
+    except DAMAGED as error:
+        raise DataError(f"{path}: {place}{' ' if place else ''}cannot be read: {error}") from error
 
 
 def numbered(train: list[str], test: list[str]) -> tuple[Indices, Indices]:

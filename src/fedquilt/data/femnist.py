@@ -14,9 +14,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data, Split
 from fedquilt.data.federated_hdf5 import Clients, numbered, opened
 from fedquilt.data.folders import find
+from fedquilt.data.memory import require_memory
 from fedquilt.data.scale import to_unit
 from fedquilt.errors import DataError
 from fedquilt.partition.partition import Indices
@@ -26,8 +28,12 @@ SOURCE = (
     "TensorFlow Federated publishes them as fed_emnist.tar.bz2 and fed_emnist_digitsonly.tar.bz2, to be unpacked: "
     "https://storage.googleapis.com/tff-datasets-public/fed_emnist.tar.bz2"
 )
+FOLDERS = ("femnist/", "fed_emnist/", "")
+STEM, DIGITS_STEM = "fed_emnist", "fed_emnist_digitsonly"
 SIDE = 28
 WHOLE = 2**62
+LABEL_AND_WRITER = 16
+"""Bytes of an example besides its pixels."""
 
 
 @datasets.register
@@ -41,8 +47,8 @@ def femnist(only_digits: bool = False) -> Data:
     >>> data.train.x.shape, data.train.x.dtype, data.classes  # doctest: +SKIP
     (torch.Size([671585, 1, 28, 28]), torch.uint8, 62)
     """
-    stem, classes = ("fed_emnist_digitsonly", 10) if only_digits else ("fed_emnist", 62)
-    with opened(_find(f"{stem}_train.h5")) as train, opened(_find(f"{stem}_test.h5")) as test:
+    stem, classes = (DIGITS_STEM, 10) if only_digits else (STEM, 62)
+    with opened(_find(stem, "train")) as train, opened(_find(stem, "test")) as test:
         own, own_tested = numbered(train.names, test.names)
         return Data(
             "femnist",
@@ -53,14 +59,26 @@ def femnist(only_digits: bool = False) -> Data:
         )
 
 
-def _find(name: str) -> Path:
-    return find(*(f"{folder}{name}" for folder in ("femnist/", "fed_emnist/", "")), source=SOURCE)
+def _places(stem: str, part: str) -> tuple[str, ...]:
+    return tuple(f"{folder}{stem}_{part}.h5" for folder in FOLDERS)
+
+
+def _find(stem: str, part: str) -> Path:
+    return find(*_places(stem, part), source=SOURCE)
+
+
+by_hand(
+    "femnist",
+    *(Wanted(_places(STEM, part), SOURCE) for part in ("train", "test")),
+    *(Wanted(_places(DIGITS_STEM, part), SOURCE, "only_digits = true") for part in ("train", "test")),
+)
 
 
 def _read(clients: Clients, numbers: Indices, classes: int) -> Split:
     sizes = [len(clients.column(name, "label")) for name in clients.names]
     if not sum(sizes):
         raise DataError(f"{clients.path}: has no examples")
+    require_memory(f"{clients.path}: {sum(sizes):,} examples", sum(sizes) * (SIDE * SIDE + LABEL_AND_WRITER))
     x = np.empty((sum(sizes), 1, SIDE, SIDE), dtype=np.uint8)
     y = np.empty(len(x), dtype=np.int64)
     first = 0

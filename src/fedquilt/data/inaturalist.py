@@ -12,13 +12,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from fedquilt.arguments import Count, Seed
+from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data
 from fedquilt.data.folders import find, folder_for
 from fedquilt.data.images import Ahead, ImageFiles, Scale, image_data
-from fedquilt.data.inaturalist_raw import read_raw
+from fedquilt.data.inaturalist_raw import WANTED, read_raw
 from fedquilt.data.published_splits import Counts, Published
 from fedquilt.errors import DataError
 from fedquilt.registry import datasets
@@ -36,6 +37,8 @@ COUNTS = {
 """The counts of Hsu 2020; it has no clients for the other two splits, which TensorFlow Federated's file has as well."""
 
 IMAGES = "train_val_images"
+TEST_NAME = "test.csv"
+VARIANT_TRAIN, VARIANT_TEST = "iNaturalist_train.csv", "iNaturalist_test.csv"
 SOURCE = (
     "The authors' split files are at https://github.com/google-research/google-research/tree/master/"
     "federated_vision_datasets, as inaturalist-user-120k.zip and inaturalist-geo.zip."
@@ -86,18 +89,38 @@ def inaturalist(
 
 def _published(split: str) -> Published:
     """Read the authors' files or, where they are missing, TensorFlow Federated's."""
-    own = "inaturalist-user-120k" if split == "user_120k" else "inaturalist-geo"
-    authors = [f"{folder}{own}" for folder in ("", "inaturalist/")]
-    variant = ["inaturalist/iNaturalist", "iNaturalist"]
-    train_name = f"federated_train_{split}.csv"
-    train = find(
-        *(f"{folder}/{train_name}" for folder in authors), *(f"{start}_train.csv" for start in variant), source=SOURCE
-    )
-    column = "user_id" if train.name == train_name else split
-    test = train.parent / ("test.csv" if train.name == train_name else "iNaturalist_test.csv")
+    train = find(*_places(split, _train_name(split), VARIANT_TRAIN), source=SOURCE)
+    column = split if train.name == VARIANT_TRAIN else "user_id"
+    test = train.parent / (VARIANT_TEST if train.name == VARIANT_TRAIN else TEST_NAME)
     if not test.is_file():
         raise DataError(f"{train}: beside it there is no {test.name}, the test split. {SOURCE}")
     return Published.read(train, test, CLASSES, column)
+
+
+def _train_name(split: str) -> str:
+    return f"federated_train_{split}.csv"
+
+
+def _places(split: str, name: str, variant: str) -> tuple[str, ...]:
+    """List where a file of the authors may lie, then that of TensorFlow Federated which does as well."""
+    own = "inaturalist-user-120k" if split == "user_120k" else "inaturalist-geo"
+    return f"{own}/{name}", f"inaturalist/{own}/{name}", f"inaturalist/{variant}", variant
+
+
+def _wanted(split: str) -> tuple[Wanted, Wanted]:
+    when = "" if split == "user_120k" else f'split = "{split}"'
+    return (
+        Wanted(_places(split, _train_name(split), VARIANT_TRAIN), SOURCE, when),
+        Wanted(_places(split, TEST_NAME, VARIANT_TEST), SOURCE, when),
+    )
+
+
+by_hand(
+    "inaturalist",
+    *(wanted for split in get_args(SplitName) for wanted in _wanted(split)),
+    *WANTED,
+    Wanted((f"inaturalist/{IMAGES}",), IMAGE_SOURCE),
+)
 
 
 def _located(home: Path, images: Sequence[str]) -> list[str]:

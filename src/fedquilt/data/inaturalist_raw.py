@@ -23,6 +23,7 @@ import numpy.typing as npt
 import torch
 
 from fedquilt.core.rng import generator
+from fedquilt.data.by_hand import Wanted
 from fedquilt.data.data import Split
 from fedquilt.data.folders import find
 from fedquilt.errors import DataError
@@ -35,6 +36,7 @@ MOST = {"geo_100": 100, "geo_300": 300, "geo_1k": 1000, "geo_3k": 3000, "geo_10k
 LEAST_SHARE = 0.01
 
 FOLDERS = ("inaturalist", "inaturalist/train_val2017", "inaturalist/inat2017_locations", "inat2017_locations")
+TRAIN, VALIDATION, LOCATIONS = "train2017.json", "val2017.json", "train2017_locations.json"
 SOURCE = (
     "iNaturalist 2017 has it in train_val2017.zip or inat2017_locations.zip: "
     "https://github.com/visipedia/inat_comp/tree/master/2017"
@@ -43,7 +45,7 @@ SOURCE = (
 
 def read_raw(split: str, examples: int, seed: int) -> tuple[list[str], Split, Split, int]:
     """Return the names of all files, the splits whose examples are their numbers, and the number of classes."""
-    taken = _annotated("train2017.json")
+    taken = _annotated(TRAIN)
     users, places = _users_and_places(taken.images)
     owned = np.flatnonzero(users >= 0)
     rows = owned[balanced(taken.labels[owned], examples, seed)]
@@ -56,7 +58,7 @@ def read_raw(split: str, examples: int, seed: int) -> tuple[list[str], Split, Sp
         rows, owner = rows[owner >= 0], owner[owner >= 0]
         if not len(rows):
             raise DataError(f"split: no cell has {LEAST_SHARE * MOST[split]:g} images or more")
-    tested = _annotated("val2017.json")
+    tested = _annotated(VALIDATION)
     test_rows = np.flatnonzero(np.isin(tested.labels, kinds))
     if not len(test_rows):
         raise DataError("val2017.json has no image of the classes that were kept of train2017.json")
@@ -94,8 +96,15 @@ class _Annotated:
     labels: npt.NDArray[np.int64]
 
 
+def _places(name: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}" for folder in FOLDERS)
+
+
 def _file(name: str) -> Path:
-    return find(*(f"{folder}/{name}" for folder in FOLDERS), source=SOURCE)
+    return find(*_places(name), source=SOURCE)
+
+
+WANTED = tuple(Wanted(_places(name), SOURCE, 'source = "raw"') for name in (TRAIN, VALIDATION, LOCATIONS))
 
 
 def _annotated(name: str) -> _Annotated:
@@ -110,7 +119,7 @@ def _annotated(name: str) -> _Annotated:
 
 def _users_and_places(images: Sequence[int]) -> tuple[Indices, npt.NDArray[np.float64]]:
     """Read the user and the place of images; −1 and NaN where they are not known."""
-    path = _file("train2017_locations.json")
+    path = _file(LOCATIONS)
     with _as_expected(path):
         about = {int(entry["id"]): entry for entry in json.loads(path.read_bytes())}
         found = [about.get(image, _UNKNOWN) for image in images]

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Literal
 
 from fedquilt.arguments import Count, Seed
+from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data
 from fedquilt.data.folders import find, folder_for
 from fedquilt.data.images import Ahead, ImageFiles, Scale, image_data
-from fedquilt.data.landmarks_raw import read_raw
+from fedquilt.data.landmarks_raw import WANTED, read_raw
 from fedquilt.data.published_splits import Counts, Published
 from fedquilt.errors import SpecError
 from fedquilt.registry import datasets
@@ -31,6 +32,7 @@ SOURCES = {
     "federated_vision_datasets.",
     "23k": "TensorFlow Federated's simulation.datasets.gldv2 names where it is.",
 }
+TOGETHER, APART = "images", "train"
 IMAGE_SOURCE = (
     "The images are those of Google Landmarks v2's train set (https://github.com/cvdfoundation/google-landmark)"
 )
@@ -65,14 +67,27 @@ def landmarks(
     if source == "raw":
         images, train, test, classes = read_raw(seed)
     else:
-        train_name, test_name = FILES[split]
-        train_file = find(*(f"{folder}/{train_name}" for folder in FOLDERS[split]), source=SOURCES[split])
-        test_file = find(*(f"{folder}/{test_name}" for folder in FOLDERS[split]), source=SOURCES[split])
+        train_file, test_file = (find(*_places(split, part), source=SOURCES[split]) for part in FILES[split])
         found = Published.read(train_file, test_file, COUNTS[split].classes, "user_id")
         found.warn_if_different(name, COUNTS[split])
         images, train, test, classes = found.images, found.train, found.test, found.classes
-    together = (home / "images").is_dir()
-    names = [f"images/{image}.jpg" if together else f"train/{'/'.join(image[:3])}/{image}.jpg" for image in images]
-    advice = f"{IMAGE_SOURCE}; unpack them in {home / 'train'}."
+    together = (home / TOGETHER).is_dir()
+    names = [
+        f"{TOGETHER}/{image}.jpg" if together else f"{APART}/{'/'.join(image[:3])}/{image}.jpg" for image in images
+    ]
+    advice = f"{IMAGE_SOURCE}; unpack them in {home / APART}."
     files = ImageFiles(home, names, size, scale, cache, advice)
     return image_data(name, files, train, test, classes, augment, ahead)
+
+
+def _places(split: str, name: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}".removeprefix("./") for folder in FOLDERS[split])
+
+
+by_hand(
+    "landmarks",
+    *(Wanted(_places("160k", name), SOURCES["160k"]) for name in FILES["160k"]),
+    *(Wanted(_places("23k", name), SOURCES["23k"], 'split = "23k"') for name in FILES["23k"]),
+    *WANTED,
+    Wanted((f"landmarks/{TOGETHER}", f"landmarks/{APART}"), IMAGE_SOURCE),
+)

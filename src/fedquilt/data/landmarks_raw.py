@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 
 from fedquilt.core.rng import generator
+from fedquilt.data.by_hand import Wanted
 from fedquilt.data.csv_columns import numbered
 from fedquilt.data.data import Split
 from fedquilt.data.folders import find
@@ -30,6 +31,7 @@ from fedquilt.partition.partition import Indices
 IMAGES, USERS, LANDMARKS, TESTED = 30, 10, 5, 10
 
 FOLDERS = ("landmarks", "landmarks/metadata")
+CLEAN, ATTRIBUTION = "train_clean.csv", "train_attribution.csv"
 SOURCE = "It is a table of Google Landmarks v2: https://github.com/cvdfoundation/google-landmark"
 
 
@@ -104,13 +106,20 @@ def rows_to_test(landmarks: Indices, authors: Indices, kept: npt.NDArray[np.bool
     return np.sort(np.concatenate(parts))
 
 
+def _places(name: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}" for folder in FOLDERS)
+
+
 def _find(name: str) -> Path:
-    return find(*(f"{folder}/{name}" for folder in FOLDERS), source=SOURCE)
+    return find(*_places(name), source=SOURCE)
+
+
+WANTED = tuple(Wanted(_places(name), SOURCE, 'source = "raw"') for name in (CLEAN, ATTRIBUTION))
 
 
 def _clean() -> tuple[list[str], Indices]:
     """Read which images show which landmark."""
-    path = _find("train_clean.csv")
+    path = _find(CLEAN)
     images: list[str] = []
     landmarks: list[int] = []
     try:
@@ -133,7 +142,7 @@ def _clean() -> tuple[list[str], Indices]:
 
 def _authors(images: list[str]) -> Indices:
     """Number the authors of images; −1 where there is none."""
-    path = _find("train_attribution.csv")
+    path = _find(ATTRIBUTION)
     wanted = dict.fromkeys(images, "")
     try:
         with path.open(encoding="utf-8", newline="") as file:

@@ -120,11 +120,15 @@ def read_posts(pairs: Iterable[tuple[Any, ...]], source: str) -> Posts:
     for number, (author, text) in enumerate(pairs, start=1):
         if author is None or isinstance(author, dict | list) or not isinstance(text, str):
             raise DataError(f"{source}, post {number}: needs an author and a text, got {author!r:.40} and {text!r:.40}")
+        try:
+            name = str(author).encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{source}, post {number}: the author {author!a:.40} is no valid text") from None
         found = WORD.findall(text.lower())
         if found:
             words.extend(map(known.__getitem__, found))
             sizes.append(len(found))
-            authors.append(int.from_bytes(blake2b(str(author).encode(), digest_size=8).digest(), "little"))
+            authors.append(int.from_bytes(blake2b(name, digest_size=8).digest(), "little"))
     if not sizes:
         raise DataError(f"{source}: has no posts with words in them")
     owners = np.unique(np.frombuffer(authors, dtype=np.uint64), return_inverse=True)[1]

@@ -9,6 +9,7 @@ import bz2
 import gzip
 import json
 import lzma
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -55,7 +56,7 @@ def rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
             for number, line in enumerate(file, start=1):
                 if not line.isspace():
                     yield _of_line(f"{path}, line {number}", line, columns)
-    except (EOFError, OSError, UnicodeDecodeError, lzma.LZMAError) as error:
+    except (EOFError, OSError, UnicodeDecodeError, lzma.LZMAError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
 
 
@@ -90,7 +91,7 @@ def _of_parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]
                     raise DataError(f"{path}: {_missing(column, file.schema_arrow.names)}")
             for batch in file.iter_batches(batch_size=BATCH, columns=list(columns)):
                 yield from zip(*(batch.column(column).to_pylist() for column in columns), strict=True)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
 
 

@@ -36,6 +36,7 @@ import numpy as np
 from pydantic import Field
 
 from fedquilt.arguments import Count
+from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data, Split
 from fedquilt.data.digest import require_digest
 from fedquilt.data.folders import find
@@ -50,6 +51,9 @@ SOURCE = (
     "The text is Project Gutenberg's Etext #100 of January 1994 with plain line ends, known as t8.shakespeare.txt: "
     "https://ocw.mit.edu/ans7870/6/6.006/s08/lecturenotes/files/t8.shakespeare.txt"
 )
+NAMES = ("t8.shakespeare.txt.xz", "t8.shakespeare.txt")
+PLACES = (*(f"shakespeare/{name}" for name in NAMES), *NAMES)
+by_hand("shakespeare", Wanted(PLACES, SOURCE))
 
 LARGEST = 2**26
 """Bytes that are read at most: ten times the text, in case a packed file unpacks to something else."""
@@ -104,8 +108,7 @@ def by_role(chosen: list[Role], unroll: int, path: Path) -> Data:
 
 def read_text(digest: str | None) -> tuple[str, Path]:
     """Read the text, packed or not; without a digest it is not checked for one. A character is a byte."""
-    names = ("t8.shakespeare.txt.xz", "t8.shakespeare.txt")
-    path = find(*(f"shakespeare/{name}" for name in names), *names, source=SOURCE)
+    path = find(*PLACES, source=SOURCE)
     try:
         with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
             content = file.read(LARGEST + 1)

@@ -20,9 +20,11 @@ import numpy as np
 
 from fedquilt.arguments import Count, Seed
 from fedquilt.core.rng import generator
+from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data, Split
 from fedquilt.data.federated_hdf5 import Clients, numbered, opened
 from fedquilt.data.folders import find
+from fedquilt.data.memory import require_memory
 from fedquilt.data.unrolled import AT_ONCE, to_indices, unrolled
 from fedquilt.errors import DataError
 from fedquilt.partition.partition import Indices
@@ -32,6 +34,8 @@ SOURCE = (
     "TensorFlow Federated publishes it as stackoverflow.tar.bz2 and stackoverflow.word_count.tar.bz2, to be unpacked: "
     "https://storage.googleapis.com/tff-datasets-public/stackoverflow.tar.bz2"
 )
+FOLDERS = ("stackoverflow/", "stack_overflow/", "")
+COUNTS, TRAIN, TEST = "stackoverflow.word_count", "stackoverflow_train.h5", "stackoverflow_test.h5"
 
 
 @datasets.register
@@ -58,8 +62,8 @@ def stack_overflow(
     >>> data.train.x.shape[1:], data.classes  # doctest: +SKIP
     (torch.Size([20]), 10004)
     """
-    known = read_vocabulary(_find("stackoverflow.word_count"), vocabulary)
-    with opened(_find("stackoverflow_train.h5")) as train, opened(_find("stackoverflow_test.h5")) as test:
+    known = read_vocabulary(_find(COUNTS), vocabulary)
+    with opened(_find(TRAIN)) as train, opened(_find(TEST)) as test:
         chosen = _drawn(train, "clients", seed)[:clients]
         tested = _enough(test, _drawn(test, "test sentences", seed), sentences, test_sentences)
         own, own_tested = numbered(chosen, list(tested))
@@ -74,8 +78,15 @@ def stack_overflow(
         )
 
 
+def _places(name: str) -> tuple[str, ...]:
+    return tuple(f"{folder}{name}" for folder in FOLDERS)
+
+
 def _find(name: str) -> Path:
-    return find(*(f"{folder}{name}" for folder in ("stackoverflow/", "stack_overflow/", "")), source=SOURCE)
+    return find(*_places(name), source=SOURCE)
+
+
+by_hand("stack_overflow", *(Wanted(_places(name), SOURCE) for name in (COUNTS, TRAIN, TEST)))
 
 
 def read_vocabulary(path: Path, count: int) -> dict[str, int]:
@@ -119,6 +130,8 @@ def _read(clients: Clients, taken: dict[str, int], numbers: Indices, known: dict
     for name, most in taken.items():
         own: list[int] = []
         sentences = clients.read(name, "tokens", most)
+        total = len(sizes) + len(sentences)
+        require_memory(f"{clients.path}: {total:,} sentences", total * unroll * 4)
         for sentence in sentences:
             words = _text(clients, name, sentence).split()
             coded = [known.get(word, other) for word in words[:unroll]]

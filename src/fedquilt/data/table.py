@@ -23,6 +23,9 @@ from fedquilt.registry import datasets
 _ROWS = 50_000
 """Rows of a CSV file that are turned into numbers at once."""
 
+_LONGEST = 1_000
+"""Characters of a label's or client's name: in an array of text, all names take the room of the longest."""
+
 
 @datasets.register
 def table(
@@ -83,7 +86,7 @@ def _read_csv(path: Path, roles: Roles, delimiter: str) -> Columns:
             for block in _blocks(path, reader, len(header)):
                 blocks.append(_numbers(path, block, numbers, header))
                 for held, place in zip(names, texts, strict=True):
-                    held.append(np.array([row[place] for _, row in block], dtype=np.str_))
+                    held.append(_texts(path, block, place, header[place]))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     values = np.concatenate(blocks)
@@ -106,6 +109,17 @@ def _blocks(path: Path, reader: Any, columns: int) -> Iterator[list[tuple[int, l
             block = []
     if block:
         yield block
+
+
+def _texts(path: Path, block: list[tuple[int, list[str]]], place: int, name: str) -> npt.NDArray[np.str_]:
+    for line, row in block:
+        if len(row[place]) > _LONGEST:
+            raise DataError(f"{path}: line {line}, column '{name}': {_too_long(row[place])}")
+    return np.array([row[place] for _, row in block], dtype=np.str_)
+
+
+def _too_long(text: str | bytes) -> str:
+    return f"a name of {len(text):,} characters; {_LONGEST:,} are allowed"
 
 
 def _numbers(
@@ -141,10 +155,10 @@ def _read_parquet(path: Path, roles: Roles) -> Columns:
             rows = file.metadata.num_rows
             require_memory(f"{path}: {rows:,} rows of {len(wanted)} columns", rows * len(wanted) * 8)
             read = file.read(columns=wanted)
-    except (pa.ArrowException, OSError) as error:
+        numbers = {name: _column(path, read, name, numeric=True) for name in (*inputs, *roles.places)}
+        columns = {name: _column(path, read, name, numeric=False) for name in roles.names}
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
-    numbers = {name: _column(path, read, name, numeric=True) for name in (*inputs, *roles.places)}
-    columns = {name: _column(path, read, name, numeric=False) for name in roles.names}
     x = np.column_stack([numbers[name] for name in inputs])
     places = np.column_stack([numbers[name] for name in roles.places]) if roles.places else None
     return _checked(Columns(str(path), x, columns, places), roles)
@@ -156,6 +170,9 @@ def _column(path: Path, read: Any, name: str, numeric: bool) -> Values:
         row = column.is_null().to_pylist().index(True) + 1
         raise DataError(f"{path}: row {row}, column '{name}': is empty")
     values = np.asarray(column.to_numpy())
+    for row, value in enumerate(values if values.dtype.kind == "O" and not numeric else (), start=1):
+        if isinstance(value, str | bytes) and len(value) > _LONGEST:
+            raise DataError(f"{path}: row {row}, column '{name}': {_too_long(value)}")
     if numeric and values.dtype.kind not in "biuf":
         raise DataError(f"{path}: column '{name}': holds {column.type}, not numbers")
     return values.astype(np.float64) if numeric else values
