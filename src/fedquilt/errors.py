@@ -24,6 +24,10 @@ class DataError(FedquiltError):
     """A data set that is missing or damaged."""
 
 
+class ExampleError(DataError):
+    """An example that cannot be read: in training, the fault of the client that holds it."""
+
+
 class RunError(FedquiltError):
     """A run folder that cannot be used as asked."""
 

@@ -13,7 +13,7 @@ import torch
 
 import fedquilt
 from fedquilt.core.ahead import made_ahead
-from fedquilt.errors import DataError
+from fedquilt.errors import ExampleError
 
 
 def threads() -> list[threading.Thread]:
@@ -59,11 +59,11 @@ def test_items_are_made_in_another_thread_while_the_taker_is_busy():
 def test_an_exception_comes_in_its_place_and_ends_the_thread():
     def items() -> Iterator[int]:
         yield 0
-        raise DataError("the third is damaged")
+        raise ExampleError("the third is damaged")
 
     taken = made_ahead(items(), 5)
     assert next(taken) == 0
-    with pytest.raises(DataError, match="the third is damaged"):
+    with pytest.raises(ExampleError, match="the third is damaged"):
         next(taken)
     assert threads() == []
 
@@ -94,7 +94,7 @@ def test_training_with_batches_made_ahead_gives_the_same_bits(blobs, unbalanced,
 
 def broken(raw):
     if bool((raw > 1e6).any()):
-        raise DataError("photo.jpg: the image cannot be read")
+        raise ExampleError("photo.jpg: the image cannot be read")
     return raw
 
 

@@ -118,13 +118,8 @@ SETS: dict[str, Callable[[Path], Data]] = {
 }
 
 
-def by_nature(data: Data) -> Partition:
-    assert data.train.ids is not None
-    return Partition.by_sizes(np.argsort(data.train.ids, kind="stable"), np.bincount(data.train.ids))
-
-
 PARTITIONS: dict[str, Callable[[Data], Partition]] = {
-    "by nature": by_nature,
+    "natural": fedquilt.natural,
     "iid": lambda data: fedquilt.iid(data.train.y, clients=4),
     "shards": lambda data: fedquilt.shards(data.train.y, clients=4),
     "dirichlet": lambda data: fedquilt.dirichlet(data.train.y, clients=4, alpha=1.0),
@@ -151,7 +146,7 @@ def test_the_bits_do_not_depend_on_how_images_are_made_ready(home: Path, tmp_pat
     def digest(workers: int = 0, **options: object) -> str:
         data = own(home, **options)
         engine = fedquilt.processes(workers=workers) if workers else fedquilt.inline()
-        return fedquilt.train(model(2), data, by_nature(data), METHOD, rounds=2, seed=5, engine=engine).digest
+        return fedquilt.train(model(2), data, fedquilt.natural(data), METHOD, rounds=2, seed=5, engine=engine).digest
 
     expected = digest(ahead=0)
     assert digest(ahead=3) == expected
@@ -167,7 +162,7 @@ def test_blocks_of_clients_have_their_own_bits_however_images_are_made_ready(hom
     def digest(workers: int, ahead: int) -> str:
         data = own(home, augment=augment, ahead=ahead)
         engine = fedquilt.vectorised(block=2, workers=workers)
-        return fedquilt.train(model(2), data, by_nature(data), METHOD, rounds=2, seed=5, engine=engine).digest
+        return fedquilt.train(model(2), data, fedquilt.natural(data), METHOD, rounds=2, seed=5, engine=engine).digest
 
     assert digest(workers=1, ahead=0) == digest(workers=2, ahead=2)
 
@@ -176,7 +171,7 @@ def test_a_run_that_is_resumed_gives_the_same_model(home: Path, tmp_path: Path) 
     def trained(rounds: int, out: Path | None, folder: Path = home, **options: object) -> str:
         data, engine = own(folder, **options), fedquilt.processes(workers=2)
         return fedquilt.train(
-            model(2), data, by_nature(data), METHOD, rounds=rounds, seed=5, engine=engine, out=out
+            model(2), data, fedquilt.natural(data), METHOD, rounds=rounds, seed=5, engine=engine, out=out
         ).digest
 
     trained(2, tmp_path / "run")
@@ -196,10 +191,14 @@ def test_a_damaged_image_is_the_fault_of_its_client(home: Path, tmp_path: Path, 
     (tmp_path / "test.csv").write_text("\n".join([rows[0], *rows[3:6]]) + "\n")
     data = fedquilt.image_folder(tmp_path, home / "own.csv", test=tmp_path / "test.csv", ahead=ahead, **OPTIONS)
     method = fedquilt.fed_avg(fraction=1.0, batch=4)
-    result = fedquilt.train(model(2), data, by_nature(data), method, rounds=1, engine=fedquilt.processes(workers=2))
+    result = fedquilt.train(
+        model(2), data, fedquilt.natural(data), method, rounds=1, engine=fedquilt.processes(workers=2)
+    )
     (dropped,) = result.history.records[0]["dropped"]
     assert dropped["client"] == 7 % 5
     assert "7.jpg: the image cannot be read" in dropped["reason"]
     tested = fedquilt.image_folder(tmp_path, home / "own.csv", test=home / "own.csv", ahead=ahead, **OPTIONS)
     with pytest.raises(fedquilt.FedquiltError, match=r"7\.jpg: the image cannot be read"):
-        fedquilt.train(model(2), tested, by_nature(tested), method, rounds=1, engine=fedquilt.processes(workers=2))
+        fedquilt.train(
+            model(2), tested, fedquilt.natural(tested), method, rounds=1, engine=fedquilt.processes(workers=2)
+        )

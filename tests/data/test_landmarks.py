@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tomli_w
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+import fedquilt
 from fedquilt.data import landmarks
 from fedquilt.data.landmarks import COUNTS
 from fedquilt.data.landmarks_raw import fixed_point, rows_to_test
@@ -204,8 +206,7 @@ def test_the_split_made_from_the_tables(home: Path) -> None:
     assert len(set(zip([user for _, user in trained], data.train.ids.tolist(), strict=True))) == 12
     assert Counter(mark for mark, _ in tested) == {100: 10, 101: 10, 102: 10, 103: 10, 104: 10, 105: 4}
     assert {user for _, user in tested} == {50, 51, 52, 60}
-    assert data.test.ids is not None
-    assert set(data.test.ids.tolist()).isdisjoint(data.train.ids.tolist())
+    assert data.test.ids is None, "no client is tested on images of its own"
     assert files.path(0).parts[-4:-1] == tuple(files.path(0).stem[:3])
 
 
@@ -247,3 +248,22 @@ def test_damaged_tables(home: Path, name: str, content: str, message: str) -> No
     (home / "landmarks" / name).write_text(content)
     with pytest.raises(DataError, match=message):
         landmarks(source="raw")
+
+
+@NOT_PUBLISHED
+def test_without_images_a_partition_is_shown_and_a_run_is_refused(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_split(home)
+    spec = {
+        "run": {"rounds": 1},
+        "data": {"name": "landmarks"},
+        "partition": {"name": "natural"},
+        "model": {"name": "mobilenet_v2", "classes": 2, "width": 0.35},
+        "method": {"name": "fed_avg"},
+    }
+    (tmp_path / "spec.toml").write_text(tomli_w.dumps(spec))
+    monkeypatch.chdir(tmp_path)
+    assert fedquilt.inspect_partition("spec.toml").skew.summary()["clients"] == 2
+    with pytest.raises(SpecError, match=r"spec\.toml: \[data\] .*ffff\.jpg: there is no such image file"):
+        fedquilt.run("spec.toml")

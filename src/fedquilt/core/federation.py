@@ -33,7 +33,7 @@ from fedquilt.core.transform import State
 from fedquilt.core.updates import Answer
 from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data, Split
-from fedquilt.errors import DataError, FedquiltError, SpecError, naming_part, told
+from fedquilt.errors import ExampleError, FedquiltError, SpecError, naming_part, told
 from fedquilt.partition.partition import Partition
 from fedquilt.parts.metrics import accuracy
 
@@ -160,7 +160,7 @@ class Federation:
             try:
                 outputs = self.bench.module.train()(self.data.prepare(x) if self.data.prepare is not None else x)
                 torch.autograd.grad(self.algorithm.loss(outputs, y), tuple(params.values()), allow_unused=True)
-            except DataError:  # an example that cannot be read says nothing of the model
+            except ExampleError:  # an example that cannot be read says nothing of the model
                 return True
             except Exception:
                 return False
@@ -176,9 +176,10 @@ class Federation:
                     labels = self.split(name).y
                     row = int(labels.reshape(len(labels), -1).amax(dim=1).argmax())
                     # A training example that cannot be read is the fault of the client that holds it.
-                    with suppress(DataError) if name == "train" else nullcontext():
+                    with suppress(ExampleError) if name == "train" else nullcontext():
                         self.evaluate(self.initial, name, (row, row + 1))
-            except DataError:
+            except ExampleError as error:
+                error.part = "data"
                 raise
             except SpecError as error:  # the loss or a metric says what is wrong
                 error.part = "run"

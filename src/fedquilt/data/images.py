@@ -28,7 +28,7 @@ from fedquilt.data.data import Augment, Data, Prepare, Split
 from fedquilt.data.image_cache import ImageCache, Pixels
 from fedquilt.data.random_crop import DRAWS, random_crop
 from fedquilt.data.scale import standardise
-from fedquilt.errors import DataError
+from fedquilt.errors import ExampleError
 
 Scale = Literal["imagenet", "symmetric", "unit"]
 """Pixels minus ImageNet's mean by its standard deviation, a channel each; in [−1, 1]; or in [0, 1]."""
@@ -89,7 +89,7 @@ class ImageFiles:
                 return found
             pixels = _decoded(path, side)
         except FileNotFoundError:
-            raise DataError(f"{path}: there is no such image file{self.advice and f'. {self.advice}'}") from None
+            raise ExampleError(f"{path}: there is no such image file{self.advice and f'. {self.advice}'}") from None
         if self.cache is not None:
             self.cache.put(path, side, pixels)
         return pixels
@@ -150,13 +150,13 @@ def _decoded(path: Path, side: int) -> Pixels:
     except FileNotFoundError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise DataError(
+        raise ExampleError(
             f"{path}: the image has more than {Image.MAX_IMAGE_PIXELS} pixels; make it smaller, or raise "
             "PIL.Image.MAX_IMAGE_PIXELS if you trust the file"
         ) from None
     except Exception as error:
         # What Pillow raises for a damaged file depends on the format, and on what is damaged.
-        raise DataError(f"{path}: the image cannot be read: {error}") from error
+        raise ExampleError(f"{path}: the image cannot be read: {error}") from error
 
 
 def _resized(pixels: Pixels, size: int, part: tuple[float, float, float, float]) -> Pixels:

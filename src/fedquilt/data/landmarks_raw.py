@@ -46,16 +46,12 @@ def read_raw(seed: int) -> tuple[list[str], Split, Split, int]:
     if not len(test):
         raise DataError("train_clean.csv: nobody outside the training split has images of its landmarks")
     kinds = np.unique(landmarks[train])
-    users, ids = np.unique(authors[train], return_inverse=True)
-    others = np.unique(authors[test], return_inverse=True)[1] + len(users)
+    labels, test_labels = (torch.from_numpy(np.searchsorted(kinds, landmarks[rows])) for rows in (train, test))
+    ids = np.unique(authors[train], return_inverse=True)[1]
     return (
         [images[row] for row in (*train, *test)],
-        Split(torch.arange(len(train)), torch.from_numpy(np.searchsorted(kinds, landmarks[train])), ids),
-        Split(
-            torch.arange(len(train), len(train) + len(test)),
-            torch.from_numpy(np.searchsorted(kinds, landmarks[test])),
-            others,
-        ),
+        Split(torch.arange(len(train)), labels, ids),
+        Split(torch.arange(len(train), len(train) + len(test)), test_labels),
         len(kinds),
     )
 

@@ -96,7 +96,7 @@ def _naming(spec: Spec, table: str) -> Iterator[None]:
         yield
     except FedquiltError as error:
         named = [name for name, part in spec.parts.items() if error.part is not None and part.name == error.part]
-        named = ["run"] if error.part == "run" else named
+        named = [error.part] if error.part in ("run", "data") else named
         raise SpecError(f"{spec.source}: [{named[0] if named else table}] {error}") from error
     except Exception as error:
         if table not in spec.parts:
