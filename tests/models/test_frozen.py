@@ -127,7 +127,7 @@ def test_what_is_frozen_is_not_sent(deep: nn.Module, blobs: Data, unbalanced: Pa
     assert [record["bytes_up"] for record in result.history] == [sent] * 3
 
 
-@pytest.mark.parametrize("engine", ["inline", "vectorised", "compiled"])
+@pytest.mark.parametrize("engine", ["inline", "vectorised", pytest.param("compiled", marks=pytest.mark.thorough)])
 def test_training_the_rest_is_training_it_on_the_frozen_parts_outputs(
     deep: nn.Module, blobs: Data, unbalanced: Partition, engine: str
 ) -> None:

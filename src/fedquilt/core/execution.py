@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from fedquilt.core.block import Program, unmappable
-from fedquilt.core.compiling import pays, trouble
+from fedquilt.core.compiling import keep_apart, pays, trouble
 from fedquilt.core.federation import Federation
 from fedquilt.core.place import CPU, Place, require
 from fedquilt.core.plan import Plan
@@ -41,6 +41,7 @@ class Execution:
 
     def settled(self, federation: Federation, rounds: int) -> Execution:
         """Decide what "auto" is for a run, and fall back to eager code, with a warning, where nothing can be compiled."""
+        require(self.place)
         if self.compute == "auto":
             return replace(self, compute="compiled" if pays(federation, rounds) else "eager")
         if self.compute == "compiled" and trouble() is not None:
@@ -63,6 +64,8 @@ class Execution:
         if reason is not None:
             what = f"vectorised (blocks of {self.block})" if self.block > 1 else "compiled"
             raise FedquiltError(f'{what} training is not possible here: {reason}; use compute = "eager" and processes')
+        if self.compute == "compiled":
+            keep_apart()  # again: the environment may have changed since it was tried
         if self.compute == "compiled" and trouble() is not None:
             raise FedquiltError(f"this run is compiled, and nothing can be compiled here: {trouble()}")
         largest = int(federation.population.sizes.max())

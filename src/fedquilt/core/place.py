@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from fedquilt.errors import FedquiltError
+from fedquilt.errors import SpecError
 
 Device = Literal["cpu", "cuda", "mps"]
 Precision = Literal["float32", "bf16"]
@@ -63,4 +63,4 @@ def require(place: Place) -> None:
     """
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(place.device, True):
-        raise FedquiltError(f'device = "{place.device}": torch {torch.__version__} finds none here; use device = "cpu"')
+        raise SpecError(f'device = "{place.device}": torch {torch.__version__} finds none here; use device = "cpu"')
