@@ -105,8 +105,11 @@ def plain(outputs: Tensor, targets: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     "engine",
-    [fedquilt.inline(), fedquilt.vectorised(workers=1), fedquilt.inline(compute="compiled")],
-    ids=["inline", "vectorised", "compiled"],
+    [
+        pytest.param(fedquilt.inline(), id="inline"),
+        pytest.param(fedquilt.vectorised(workers=1), id="vectorised"),
+        pytest.param(fedquilt.inline(compute="compiled"), id="compiled", marks=pytest.mark.thorough),
+    ],
 )
 def test_an_own_loss_is_as_good_as_a_built_in_one(
     blobs: Data, unbalanced: Partition, smooth: nn.Module, engine: object

@@ -21,6 +21,7 @@ Augment = Callable[[Tensor, np.random.Generator], Tensor]
 def whole(targets: Tensor) -> Tensor:
     """Return classes as losses and metrics take them: a data set may keep them in fewer bytes.
 
+    >>> import torch
     >>> whole(torch.tensor([3], dtype=torch.int16)).dtype, whole(torch.tensor([0.5])).dtype
     (torch.int64, torch.float32)
     """
