@@ -25,7 +25,6 @@ import torch
 
 import fedquilt
 from fedquilt.models import word_lstm
-from fedquilt.partition.partition import Partition
 
 WORDS = 12
 COHORT = 20
@@ -67,8 +66,7 @@ def measure(path: Path) -> None:
         f"memory: {before:.0f} MiB before, {memory():.0f} at most while loading, {after:.0f} after, {kept:.0f} of it data"
     )
     begun = time.perf_counter()
-    sizes = np.unique(data.train.ids, return_counts=True)[1]  # an author's examples stand together
-    held = Partition.by_sizes(np.arange(len(data.train)), sizes)
+    held = fedquilt.natural(data, own_test=False)
     print(f"{held} in {time.perf_counter() - begun:.2f} s")
     torch.manual_seed(0)
     method = fedquilt.fed_avg(lr=1.0, fraction=COHORT / len(held), batch=8)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 from torch import nn
 
 import fedquilt
 from fedquilt.data.data import Data
 from fedquilt.experiment.training import Result
-from fedquilt.partition.partition import Partition
 
 
 @pytest.fixture
@@ -19,9 +17,7 @@ def train_by_id() -> Callable[[Data, nn.Module], Result]:
     """Train one round, a client for every number among the examples' own, in two worker processes."""
 
     def train(data: Data, module: nn.Module) -> Result:
-        ids = data.train.ids
-        assert ids is not None
-        held = Partition.of([np.flatnonzero(ids == client) for client in np.unique(ids)])
+        held = fedquilt.natural(data, own_test=False)
         method = fedquilt.fed_avg(lr=0.5, fraction=1.0, batch=5)
         result = fedquilt.train(module, data, held, method, rounds=1, engine=fedquilt.processes(workers=2))
         assert sorted(result.history.records[0]["clients"]) == list(range(len(held)))

@@ -48,7 +48,8 @@ class Roles:
         wanted = [*self.names, *self.places, *(self.features or ())]
         for name in wanted:
             if name not in known:
-                raise DataError(f"{source}: has no column '{name}'; {nearest(name, known)}")
+                near = nearest(name, known) if known else "its first line names none: is it empty?"
+                raise DataError(f"{source}: has no column '{name}'; {near}")
         inputs = self.features or tuple(name for name in known if name not in wanted)
         if not inputs:
             raise DataError(f"{source}: has no columns of features beside {', '.join(wanted)}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from fedquilt.data.csv_file import csv_file
 from fedquilt.errors import DataError
 
 Columns = dict[str, list[str]]
@@ -24,27 +24,14 @@ def read_columns(path: Path, wanted: Sequence[str], optional: Collection[str] = 
     ...     read_columns(path, ["path", "label", "client"], optional=["client"])
     {'path': ['a.jpg', 'b.jpg'], 'label': ['oak', 'elm']}
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file)
-            header = next(lines, [])
-            places = _places(path, header, wanted, optional)
-            columns: Columns = {name: [] for name in places}
-            for row in lines:
-                if not row:
-                    continue
-                if len(row) < len(header):
-                    raise DataError(
-                        f"{path}: line {lines.line_num} has {len(row)} values, the first line {len(header)}"
-                    )
-                for name, place in places.items():
-                    columns[name].append(row[place])
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: is no CSV file in UTF-8: {error}") from None
+    with csv_file(path) as (header, lines):
+        places = _places(path, header, wanted, optional)
+        columns: Columns = {name: [] for name in places}
+        for number, row in lines:
+            if len(row) < len(header):
+                raise DataError(f"{path}: line {number} has {len(row)} values, the first line {len(header)}")
+            for name, place in places.items():
+                columns[name].append(row[place])
     if not next(iter(columns.values()), None):
         raise DataError(f"{path}: has no rows below its first line")
     return columns

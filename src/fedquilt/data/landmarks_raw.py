@@ -13,7 +13,6 @@ and `author` among others. Images without an author are left out. Which test ima
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ import torch
 from fedquilt.core.rng import generator
 from fedquilt.data.by_hand import Wanted
 from fedquilt.data.csv_columns import numbered
+from fedquilt.data.csv_file import csv_file
 from fedquilt.data.data import Split
 from fedquilt.data.folders import find
 from fedquilt.errors import DataError
@@ -140,19 +140,12 @@ def _authors(images: list[str]) -> Indices:
     """Number the authors of images; −1 where there is none."""
     path = _find(ATTRIBUTION)
     wanted = dict.fromkeys(images, "")
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            lines = csv.reader(file)
-            header = next(lines, [])
-            if not {"id", "author"} <= set(header):
-                raise DataError(
-                    f"{path}: has no columns 'id' and 'author'; its columns are {', '.join(header) or 'none'}"
-                )
-            image, author = header.index("id"), header.index("author")
-            for row in lines:
-                if len(row) > max(image, author) and row[image] in wanted:
-                    wanted[row[image]] = row[author].strip()
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
+    with csv_file(path) as (header, lines):
+        if not {"id", "author"} <= set(header):
+            raise DataError(f"{path}: has no columns 'id' and 'author'; its columns are {', '.join(header) or 'none'}")
+        image, author = header.index("id"), header.index("author")
+        for _, row in lines:
+            if len(row) > max(image, author) and row[image] in wanted:
+                wanted[row[image]] = row[author].strip()
     names = [wanted[image] for image in images]
     return numbered(names, first=[""])[0] - 1

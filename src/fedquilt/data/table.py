@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from fedquilt.arguments import Count, Seed
 from fedquilt.data.columns import Columns, Roles, Values, data_of_columns
+from fedquilt.data.csv_file import Lines, csv_file
 from fedquilt.data.data import Data
 from fedquilt.data.folders import own
 from fedquilt.data.memory import require_memory
@@ -73,37 +73,30 @@ def read_table_file(path: Path, roles: Roles) -> Columns:
 
 
 def _read_csv(path: Path, roles: Roles, delimiter: str) -> Columns:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
-            header = next(reader, [])
-            if len(set(header)) < len(header):
-                raise DataError(f"{path}: two columns have the same name")
-            inputs = roles.inputs(str(path), header)
-            numbers = [header.index(name) for name in (*inputs, *roles.places)]
-            texts = [header.index(name) for name in roles.names]
-            blocks, names = [np.zeros((0, len(numbers)))], [[np.zeros(0, dtype="U1")] for _ in texts]
-            for block in _blocks(path, reader, len(header)):
-                blocks.append(_numbers(path, block, numbers, header))
-                for held, place in zip(names, texts, strict=True):
-                    held.append(_texts(path, block, place, header[place]))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
+    with csv_file(path, delimiter, strict=True) as (header, lines):
+        if len(set(header)) < len(header):
+            raise DataError(f"{path}: two columns have the same name")
+        inputs = roles.inputs(str(path), header)
+        numbers = [header.index(name) for name in (*inputs, *roles.places)]
+        texts = [header.index(name) for name in roles.names]
+        blocks, names = [np.zeros((0, len(numbers)))], [[np.zeros(0, dtype="U1")] for _ in texts]
+        for block in _blocks(path, lines, len(header)):
+            blocks.append(_numbers(path, block, numbers, header))
+            for held, place in zip(names, texts, strict=True):
+                held.append(_texts(path, block, place, header[place]))
     values = np.concatenate(blocks)
     places = values[:, len(inputs) :] if roles.places else None
     columns = {name: np.concatenate(held) for name, held in zip(roles.names, names, strict=True)}
     return _checked(Columns(str(path), values[:, : len(inputs)], columns, places), roles)
 
 
-def _blocks(path: Path, reader: Any, columns: int) -> Iterator[list[tuple[int, list[str]]]]:
+def _blocks(path: Path, lines: Lines, columns: int) -> Iterator[list[tuple[int, list[str]]]]:
     """Yield rows with their line numbers, many at a time."""
     block: list[tuple[int, list[str]]] = []
-    for row in reader:
-        if not row:
-            continue  # an empty line
+    for line, row in lines:
         if len(row) != columns:
-            raise DataError(f"{path}: line {reader.line_num}: {len(row)} values, but the first line names {columns}")
-        block.append((reader.line_num, row))
+            raise DataError(f"{path}: line {line}: {len(row)} values, but the first line names {columns}")
+        block.append((line, row))
         if len(block) == _ROWS:
             yield block
             block = []
