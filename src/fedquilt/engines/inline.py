@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fedquilt.core.block import Program, warm_up
 from fedquilt.core.engine import Engine, Session
@@ -17,6 +17,7 @@ from fedquilt.core.place import Device, Place, Precision
 from fedquilt.core.plan import Plan
 from fedquilt.core.state import ClientStore, ServerState
 from fedquilt.core.updates import Answer
+from fedquilt.engines.executing import Executing
 from fedquilt.errors import told
 from fedquilt.registry import engines
 
@@ -35,32 +36,8 @@ def inline(compute: Compute = "eager", precision: Precision = "float32", device:
 
 
 @dataclass(frozen=True)
-class InlineEngine:
+class InlineEngine(Executing):
     """See `inline`."""
-
-    execution: Execution
-
-    @property
-    def compute(self) -> str:
-        """How local steps are executed."""
-        return self.execution.compute
-
-    @property
-    def where(self) -> str:
-        """Where local steps are executed, and how exactly."""
-        return f"{self.execution.place.device}, {self.execution.place.precision}"
-
-    def settled(self, federation: Federation, rounds: int) -> InlineEngine:
-        """Decide how the clients of a run are trained."""
-        return replace(self, execution=self.execution.settled(federation, rounds))
-
-    def placed(self, federation: Federation) -> Federation:
-        """Return the federation with its model on the engine's device."""
-        return self.execution.placed(federation)
-
-    def computing(self, compute: str) -> InlineEngine:
-        """Return the engine with what was decided before."""
-        return replace(self, execution=replace(self.execution, compute=compute))  # type: ignore[arg-type]
 
     @contextmanager
     def open(self, federation: Federation) -> Iterator[Session]:

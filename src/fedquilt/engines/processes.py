@@ -13,7 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal
@@ -35,6 +35,7 @@ from fedquilt.core.state import ClientStore, ServerState
 from fedquilt.core.tensors import from_bytes, to_bytes
 from fedquilt.core.transform import State
 from fedquilt.core.updates import Answer, BlockUpdate
+from fedquilt.engines.executing import Executing
 from fedquilt.engines.shared import rows_of, shared_models, write
 from fedquilt.engines.worker import Desk, work
 from fedquilt.errors import SpecError, WorkerError
@@ -91,7 +92,7 @@ def _engine(workers: int | None, start: Start | None, execution: Execution) -> P
     if start == "fork" and not on_cpu:
         raise SpecError(f'start: a forked process cannot use device = "{execution.place.device}"; use "spawn"')
     usual: Start = "fork" if on_cpu and sys.platform == "linux" else "spawn"
-    return ProcessEngine(workers or (_cores() if on_cpu else 1), start or usual, execution)
+    return ProcessEngine(execution, workers or (_cores() if on_cpu else 1), start or usual)
 
 
 def _cores() -> int:
@@ -99,34 +100,11 @@ def _cores() -> int:
 
 
 @dataclass(frozen=True)
-class ProcessEngine:
+class ProcessEngine(Executing):
     """See `processes` and `vectorised`."""
 
     workers: int
     start: Start
-    execution: Execution
-
-    @property
-    def compute(self) -> str:
-        """How local steps are executed."""
-        return self.execution.compute
-
-    @property
-    def where(self) -> str:
-        """Where local steps are executed, and how exactly."""
-        return f"{self.execution.place.device}, {self.execution.place.precision}"
-
-    def settled(self, federation: Federation, rounds: int) -> ProcessEngine:
-        """Decide how the clients of a run are trained."""
-        return replace(self, execution=self.execution.settled(federation, rounds))
-
-    def placed(self, federation: Federation) -> Federation:
-        """Return the federation with its model on the engine's device."""
-        return self.execution.placed(federation)
-
-    def computing(self, compute: str) -> ProcessEngine:
-        """Return the engine with what was decided before."""
-        return replace(self, execution=replace(self.execution, compute=compute))  # type: ignore[arg-type]
 
     @contextmanager
     def open(self, federation: Federation) -> Iterator[Session]:

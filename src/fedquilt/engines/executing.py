@@ -1,0 +1,38 @@
+"""What engines that train clients here, in this process or in workers, have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from fedquilt.core.execution import Execution
+from fedquilt.core.federation import Federation
+
+
+@dataclass(frozen=True)
+class Executing:
+    """An engine whose result depends on how clients are executed; see `core.engine.Settling`."""
+
+    execution: Execution
+
+    @property
+    def compute(self) -> str:
+        """How local steps are executed."""
+        return self.execution.compute
+
+    @property
+    def where(self) -> str:
+        """Where local steps are executed, and how exactly."""
+        return f"{self.execution.place.device}, {self.execution.place.precision}"
+
+    def settled(self, federation: Federation, rounds: int) -> Self:
+        """Decide how the clients of a run are trained."""
+        return replace(self, execution=self.execution.settled(federation, rounds))
+
+    def placed(self, federation: Federation) -> Federation:
+        """Return the federation with its model on the engine's device."""
+        return self.execution.placed(federation)
+
+    def computing(self, compute: str) -> Self:
+        """Return the engine with what was decided before."""
+        return replace(self, execution=replace(self.execution, compute=compute))  # type: ignore[arg-type]
