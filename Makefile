@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
+# One test process a core: the tests take half as long on two.
+SPREAD := -n auto --maxprocesses 8
 
 .PHONY: demo test test-all lint setup clean
 
@@ -30,11 +32,11 @@ demo: setup
 	@echo "Who holds which digit: $(DEMO)/fedavg-skewed/clients.png"
 
 test: setup
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(SPREAD)
 
 # Every method in every way of computing: compiling takes a quarter of an hour or more.
 test-all: setup
-	@$(BIN)/python -m pytest -m "thorough or not thorough"
+	@$(BIN)/python -m pytest $(SPREAD) -m "thorough or not thorough"
 
 lint: setup
 	@$(BIN)/ruff check .
