@@ -7,19 +7,18 @@ processor: torch's own default is a folder that all users share, and its files a
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
-import platform
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
 from fedquilt.core.block import unmappable
+from fedquilt.core.cache_folder import cache_folder
 from fedquilt.core.federation import Federation
 from fedquilt.core.rng import generator
 from fedquilt.errors import told
+from fedquilt.kernels import build
 
 LARGEST = 1_000_000
 """Parameters of a model for which compiling pays: larger ones spend their time inside matrix products anyway."""
@@ -30,6 +29,11 @@ SECONDS_A_STEP = 2e-4
 WORTH = 60.0
 """Seconds that a run must save for compiling, which takes some itself, to be chosen."""
 
+BY_KERNELS = 3e-3
+"""What kernels save of a step, about, measured on an LSTM for characters; they are compiled within seconds."""
+
+WORTH_KERNELS = 10.0
+"""Seconds that a run must save for kernels to be chosen."""
 
 SHAPES = 1024
 """Shapes that may be compiled in one process."""
@@ -65,21 +69,6 @@ def keep_apart() -> None:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
 
 
-def cache_folder() -> Path:
-    """Return the folder for compiled code: below XDG_CACHE_HOME or ~/.cache, by torch's version and the processor."""
-    kind = f"{torch.__version__} {platform.machine()} {torch.backends.cpu.get_cpu_capability()} {_flags()}"
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "fedquilt" / "compiled" / hashlib.sha256(kind.encode()).hexdigest()[:16]
-
-
-def _flags() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith("flags")), "")
-
-
 def pays(federation: Federation, rounds: int) -> bool:
     """Say whether compiling a run's local steps is worth its time: the rule behind `compute = "auto"`.
 
@@ -88,7 +77,7 @@ def pays(federation: Federation, rounds: int) -> bool:
     """
     module, algorithm = federation.bench.module, federation.algorithm
     slow = any(
-        isinstance(part, nn.modules.conv._ConvNd | nn.RNNBase) or getattr(part, "unrolled", False)
+        isinstance(part, nn.modules.conv._ConvNd | nn.RNNBase) or hasattr(part, "compiled_as")
         for part in module.modules()
     )
     if slow or federation.layout.size > LARGEST or unmappable(module, algorithm) is not None:
@@ -96,6 +85,11 @@ def pays(federation: Federation, rounds: int) -> bool:
     if planned_steps(federation, rounds) * SECONDS_A_STEP <= WORTH:
         return False
     return trouble() is None
+
+
+def kernels_pay(federation: Federation, rounds: int) -> bool:
+    """Say whether kernels for a model's recurrent layers are worth their time: at 3 ms a step, more than ten seconds."""
+    return planned_steps(federation, rounds) * BY_KERNELS > WORTH_KERNELS and build.trouble("lstm") is None
 
 
 def planned_steps(federation: Federation, rounds: int) -> float:

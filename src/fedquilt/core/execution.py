@@ -13,11 +13,13 @@ from typing import Literal
 import numpy as np
 
 from fedquilt.core.block import Program, unmappable
-from fedquilt.core.compiling import keep_apart, pays, trouble
+from fedquilt.core.compiling import keep_apart, kernels_pay, pays, trouble
 from fedquilt.core.federation import Federation
 from fedquilt.core.place import CPU, Place, require
 from fedquilt.core.plan import Plan
 from fedquilt.errors import FedquiltError
+from fedquilt.kernels import build
+from fedquilt.kernels.layers import has_kernels
 
 Compute = Literal["auto", "eager", "compiled"]
 
@@ -26,50 +28,59 @@ Compute = Literal["auto", "eager", "compiled"]
 class Execution:
     """How clients are trained: `block` at once, eagerly or compiled, and where.
 
-    >>> Execution(block=8).mapped, Execution().mapped
-    (True, False)
+    A model's recurrent layers are compiled as kernels of their own (`fedquilt.kernels`), for one client at a time; every
+    other model's whole step, as a program.
     """
 
     block: int = 1
     compute: Compute = "eager"
     place: Place = CPU
 
-    @property
-    def mapped(self) -> bool:
-        """Whether clients are trained by a program, and not step by step."""
-        return self.block > 1 or self.compute == "compiled"
+    def _kernels(self, federation: Federation) -> bool:
+        """Say whether compiling means kernels for the model's layers."""
+        return self.block == 1 and self.place == CPU and has_kernels(federation.bench.module)
+
+    def _trouble(self, federation: Federation) -> str | None:
+        return build.trouble("lstm") if self._kernels(federation) else trouble()
 
     def settled(self, federation: Federation, rounds: int) -> Execution:
         """Decide what "auto" is for a run, and fall back to eager code, with a warning, where nothing can be compiled."""
         require(self.place)
         if self.compute == "auto":
-            return replace(self, compute="compiled" if pays(federation, rounds) else "eager")
-        if self.compute == "compiled" and trouble() is not None:
+            worth = kernels_pay if self._kernels(federation) else pays
+            return replace(self, compute="compiled" if worth(federation, rounds) else "eager")
+        reason = self._trouble(federation) if self.compute == "compiled" else None
+        if reason is not None:
             warnings.warn(
-                f"nothing can be compiled here, so that the run is eager: {trouble()}", RuntimeWarning, stacklevel=2
+                f"nothing can be compiled here, so that the run is eager: {reason}", RuntimeWarning, stacklevel=2
             )
             return replace(self, compute="eager")
         return self
 
     def placed(self, federation: Federation) -> Federation:
-        """Return the federation with its model on the device, which must be here."""
+        """Return the federation with its model on the device, which must be here, and its layers as they are computed."""
         require(self.place)
-        return federation.placed(self.place)
+        placed = federation.placed(self.place)
+        return placed.with_kernels() if self.compute == "compiled" and self._kernels(federation) else placed
 
     def program(self, federation: Federation) -> Program | None:
-        """Return the program that trains blocks of a federation's clients, or refuse with the reason."""
-        if not self.mapped:
+        """Return the program that trains blocks of a federation's clients, or refuse with the reason.
+
+        There is none where clients are trained step by step.
+        """
+        compiled = self.compute == "compiled"
+        if compiled and self._trouble(federation) is not None:
+            raise FedquiltError(f"this run is compiled, and nothing can be compiled here: {self._trouble(federation)}")
+        if self.block == 1 and (not compiled or self._kernels(federation)):
             return None
         reason = unmappable(federation.bench.module, federation.algorithm)
         if reason is not None:
             what = f"vectorised (blocks of {self.block})" if self.block > 1 else "compiled"
             raise FedquiltError(f'{what} training is not possible here: {reason}; use compute = "eager" and processes')
-        if self.compute == "compiled":
+        if compiled:
             keep_apart()  # again: the environment may have changed since it was tried
-        if self.compute == "compiled" and trouble() is not None:
-            raise FedquiltError(f"this run is compiled, and nothing can be compiled here: {trouble()}")
         largest = int(federation.population.sizes.max())
-        return Program(federation.bench, federation.algorithm, largest, self.block, self.compute == "compiled")
+        return Program(federation.bench, federation.algorithm, largest, self.block, compiled)
 
     def blocks(self, planned: Plan) -> list[list[int]]:
         """Cut a plan's slots into blocks, the largest clients first."""

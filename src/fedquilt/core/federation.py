@@ -137,6 +137,10 @@ class Federation:
         bench = self.bench.placed(place)
         return self if bench is self.bench else replace(self, bench=bench)
 
+    def with_kernels(self) -> Federation:
+        """Return the federation with a model whose layers are computed by kernels."""
+        return replace(self, bench=self.bench.with_kernels())
+
     def start(self) -> RunState:
         """Return the state of a run before its first round."""
         return RunState.of(initial_state(self.algorithm, self.initial, self.announced))

@@ -10,6 +10,7 @@ from torch import nn
 
 from fedquilt.core.params import Layout, ModelState, Tensors
 from fedquilt.core.place import CPU, Place
+from fedquilt.kernels.layers import with_kernels
 
 
 class Workbench:
@@ -37,7 +38,14 @@ class Workbench:
         """Return a workbench with a module of its own elsewhere, or this one if it stands there already."""
         if place == self.place:
             return self
-        bench = Workbench(copy.deepcopy(self.module), self.layout, place)
+        return self._copied(copy.deepcopy(self.module), place)
+
+    def with_kernels(self) -> Workbench:
+        """Return a workbench with a module of its own, whose layers are computed by kernels where there are some."""
+        return self._copied(with_kernels(self.module), self.place)
+
+    def _copied(self, module: nn.Module, place: Place) -> Workbench:
+        bench = Workbench(module, self.layout, place)
         bench._channels_last = self._channels_last
         return bench
 

@@ -11,7 +11,8 @@ output h_t, cell c_t and ∘ for products place by place:
     h_t = o_t ∘ tanh(c_t)
 
 `nn.LSTM` has no peepholes, and two bias vectors, which are added up; this layer has as many as it is asked for. `nn.LSTM`
-takes less than half the time, but cannot be mapped over clients; this one, made of plain operations, can.
+takes less than half the time, but cannot be mapped over clients; this one, made of plain operations, can. Where a run is
+compiled, both are computed by a kernel.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from fedquilt.kernels.lstm import by_kernel, lstm_layer
 
 Biases = Literal[1, 2]
 
@@ -36,8 +39,8 @@ class PeepholeLSTM(nn.Module):
     (torch.Size([2, 5, 256]), 272128)
     """
 
-    unrolled = True
-    """It is a long program, a piece for every place: compiling it takes minutes."""
+    compiled_as: type[nn.Module]
+    """What takes its place where a run is compiled: see `fedquilt.kernels`."""
 
     def __init__(self, inputs: int, hidden: int, peepholes: bool = True, biases: Biases = 1) -> None:
         """Make the matrices; there are 4h·(inputs + h + biases) + 3h parameters, h being `hidden`."""
@@ -65,3 +68,18 @@ class PeepholeLSTM(nn.Module):
             h = torch.sigmoid(o) * torch.tanh(c)
             outputs.append(h)
         return torch.stack(outputs, dim=1)
+
+
+class CompiledPeepholeLSTM(PeepholeLSTM):
+    """The same by the kernel of `fedquilt.kernels.lstm`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map sequences (N, T, inputs) to the outputs of all places (N, T, hidden)."""
+        if not by_kernel(x):
+            return super().forward(x)
+        sequences = x.transpose(0, 1)
+        outputs, _ = lstm_layer(sequences, self.weight_ih, self.weight_hh, self.bias.sum(0), self.peepholes)
+        return outputs.transpose(0, 1)
+
+
+PeepholeLSTM.compiled_as = CompiledPeepholeLSTM

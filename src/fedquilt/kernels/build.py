@@ -1,0 +1,71 @@
+"""Compiles the C++ files of this folder on first use, for this processor, and keeps the results between runs."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from fedquilt.core.cache_folder import cache_folder
+from fedquilt.errors import FedquiltError
+
+FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-shared", "-fPIC")
+
+
+@functools.cache
+def library(name: str) -> ctypes.CDLL:
+    """Return a compiled file of this folder, compiling it unless that was done before."""
+    source = Path(__file__).with_name(f"{name}.cpp")
+    compiler = _compiler()
+    native = "-mcpu=native" if platform.machine() in {"arm64", "aarch64"} else "-march=native"
+    command = [compiler, *FLAGS, native]
+    key = hashlib.sha256(source.read_bytes() + "\n".join([*command, _version(compiler)]).encode()).hexdigest()[:24]
+    path = cache_folder() / f"{name}-{key}.so"
+    if not path.exists():
+        _compile([*command, str(source)], path)
+    return ctypes.CDLL(str(path))
+
+
+@functools.cache
+def trouble(name: str) -> str | None:
+    """Say why a file of this folder cannot be compiled here, if so."""
+    try:
+        library(name)
+    except (FedquiltError, OSError) as error:
+        return str(error)
+    return None
+
+
+def _compiler() -> str:
+    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
+        found = shutil.which(name) if name else None
+        if found:
+            return found
+    raise FedquiltError("no C++ compiler was found (c++, g++ or clang++; the variable CXX names another)")
+
+
+def _version(compiler: str) -> str:
+    return _run([compiler, "--version"])
+
+
+def _compile(command: list[str], path: Path) -> None:
+    """Compile beside the place and move the result there, so that nobody sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        _run([*command, "-o", str(made)])
+        made.replace(path)
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+        raise FedquiltError(f"the C++ compiler {command[0]} failed: {said[0]}")
+    return done.stdout
