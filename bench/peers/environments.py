@@ -34,7 +34,8 @@ def environment(name: str, needs: tuple[str, ...], envs: Path) -> Path:
     for base in pythons():
         print(f"installing {name} with {base} ...", flush=True)
         made = subprocess.run([base, "-m", "venv", "--clear", folder], capture_output=True, text=True, check=False)
-        complaint = " ".join((made.stdout + made.stderr).split()) if made.returncode else install(python, needs)
+        said = " ".join((made.stdout + made.stderr).split()) or "no virtual environment can be made"
+        complaint = said if made.returncode else install(python, needs)
         if not complaint:
             done.write_text(wanted)
             return python
