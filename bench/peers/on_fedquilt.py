@@ -57,7 +57,7 @@ def about(work, variant):
     if counted.get("stats", {}).get("unique_graphs", 0) < 2:
         return f"{name}: eager"
     missed = counted["aot_autograd"]["autograd_cache_miss"]
-    return f"{name}: compiled, {'at start-up' if missed else 'found in the cache at start-up'}"
+    return f"{name}: compiled, {'anew at start-up' if missed else 'found in the cache at start-up'}"
 
 
 # user code begins

@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 from environments import SkippedError, environment
 from program import Program
-from table import keep, publish, summary
+from table import keep, programs, publish
 from work import WORKLOADS, Work
 
 HERE = Path(__file__).resolve().parent
@@ -293,7 +293,7 @@ def main() -> None:
         print(f"{name}:", flush=True)
         begun, found = time.perf_counter(), conditions()
         found |= measure(WORKLOADS[name], peers, pythons, arguments)
-        print(f"{name} took {time.perf_counter() - begun:.0f} s\n{summary({name: found})}", flush=True)
+        print(f"{name} took {time.perf_counter() - begun:.0f} s\n{programs({name: found})}", flush=True)
         keep(name, found, out)
         publish(out)
 

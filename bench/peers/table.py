@@ -22,7 +22,7 @@ from findings import (
     seconds,
 )
 
-__all__ = ["keep", "publish", "summary"]
+__all__ = ["keep", "programs", "publish"]
 
 HERE = Path(__file__).resolve().parent
 BEGIN, END = "<!-- the tables begin -->", "<!-- the tables end -->"
