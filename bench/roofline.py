@@ -4,8 +4,9 @@
     python bench/roofline.py w2 --rounds 9
 
 The work of a round is counted, not guessed: `torch.utils.flop_counter` counts the operations of a forward and a backward
-pass on one batch. The peak is measured in the same run, before and after every round, with one thread in each of as many
-processes as there are cores, on matrices of 1,024: that is what the workers have, too. Time and peak are medians.
+pass on one batch. The peak is measured in the same run, before the first round and after every one, with one thread in
+each of as many processes as there are cores, on matrices of 1,024: that is what the workers have, too. Time and peak are
+medians.
 """
 
 from __future__ import annotations
@@ -94,11 +95,12 @@ def measure(name: str, work: Work, count: int, pipes: list[Connection]) -> None:
     with chosen.open(federation) as session:
         ours = rounds(federation, session, federation.start(), last=PLANNED, measures=Measures(every=10**9))
         next(ours)
+        peaks.append(peak(pipes))
         for _ in range(count):
-            peaks.append(peak(pipes))
             begun = time.perf_counter()
             next(ours)
             seconds.append(time.perf_counter() - begun)
+            peaks.append(peak(pipes))
     middle, top = statistics.median(seconds), statistics.median(peaks)
     print(
         f"{name}  {done / 1e9:8.2f} GFLOP a round  {middle:7.3f} s  {done / middle / 1e9:6.1f} of {top / 1e9:6.1f} GFLOP/s"

@@ -1,12 +1,15 @@
-"""The workloads that speed is measured on: model, data, clients, method, and the engine that suits them."""
+"""The workloads that speed is measured on: the figures of peers/work.py as fedquilt's model, data, method and engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
+from peers.work import WORKLOADS as FIGURES
+from peers.work import Work as Figures
 from torch import Tensor, nn
 
 import fedquilt
@@ -22,21 +25,34 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Work:
-    """One workload."""
+    """One workload: its figures, which are the peers' too, fedquilt's model, and the engine that was chosen by hand."""
 
-    about: str
+    figures: Figures
     model: Callable[[], nn.Module]
-    data: Callable[[], Data]
-    sizes: Callable[[], list[int]]
-    method: Callable[[], Algorithm]
     engine: Callable[[], Engine]
-    lr: float
-    momentum: float = 0.0
+
+    @property
+    def about(self) -> str:
+        return self.figures.about
+
+    def method(self) -> Algorithm:
+        """Return federated averaging."""
+        f = self.figures
+        fraction = f.cohort / f.clients
+        return fedquilt.fed_avg(lr=f.lr, fraction=fraction, epochs=f.epochs, batch=f.batch, momentum=f.momentum)
+
+    def data(self) -> Data:
+        """Draw examples at random: time does not depend on what they show."""
+        f = self.figures
+        count = sum(f.sizes)
+        if f.model == "lstm":
+            return text(count, *f.shape, f.classes)
+        return numbers(count, *f.shape, f.classes) if len(f.shape) == 1 else images(count, *f.shape)
 
     def partition(self, data: Data) -> Partition:
         """Deal the examples out at random."""
         order = np.random.default_rng(SEED).permutation(len(data.train))
-        return Partition.by_sizes(order, np.asarray(self.sizes(), dtype=np.int64))
+        return Partition.by_sizes(order, np.asarray(self.figures.sizes, dtype=np.int64))
 
 
 def scale(x: Tensor) -> Tensor:
@@ -45,7 +61,7 @@ def scale(x: Tensor) -> Tensor:
 
 
 def images(count: int, *shape: int) -> Data:
-    """Random images as bytes: time does not depend on what they show."""
+    """Random images as bytes."""
     rng = torch.Generator().manual_seed(0)
     x = torch.randint(0, 256, (count, *shape), dtype=torch.uint8, generator=rng)
     y = torch.randint(0, 10, (count,), generator=rng)
@@ -66,79 +82,16 @@ def text(count: int, length: int, vocabulary: int) -> Data:
     return Data("random text", Split(x[:, :-1], x[:, 1:]), Split(x[:100, :-1], x[:100, 1:]), vocabulary)
 
 
-def method(lr: float, fraction: float, epochs: int, batch: int, momentum: float = 0.0) -> Callable[[], Algorithm]:
-    """Return federated averaging."""
-    return lambda: fedquilt.fed_avg(lr=lr, fraction=fraction, epochs=epochs, batch=batch, momentum=momentum)
-
-
-def unequal() -> list[int]:
-    """Ten sizes from 100 to 1,000."""
-    return np.linspace(100, 1000, 10).astype(int).tolist()
-
+SOFTMAX = partial(nn.Linear, 100, 10)
+FOURIER = partial(random_fourier, inputs=50, features=100, classes=5)
+ONE_BY_ONE = partial(processes, compute="auto")
 
 WORKLOADS = {
-    "w1": Work(
-        "MNIST 2NN, 100 clients of 600, 10 a round, E = 1, B = 10",
-        mnist_2nn,
-        lambda: images(60_000, 1, 28, 28),
-        lambda: [600] * 100,
-        method(0.05, 0.1, 1, 10),
-        lambda: processes(compute="auto"),
-        0.05,
-    ),
-    "w2": Work(
-        "MNIST CNN, 100 clients of 600, 10 a round, E = 1, B = 50",
-        mnist_cnn,
-        lambda: images(60_000, 1, 28, 28),
-        lambda: [600] * 100,
-        method(0.05, 0.1, 1, 50),
-        lambda: processes(compute="auto"),
-        0.05,
-    ),
-    "w3": Work(
-        "softmax regression, 100 features, 100 clients of 100, 10 a round, E = 10, B = 10",
-        lambda: nn.Linear(100, 10),
-        lambda: numbers(10_000, 100, 10),
-        lambda: [100] * 100,
-        method(0.05, 0.1, 10, 10),
-        lambda: vectorised(block=5, compute="auto"),
-        0.05,
-    ),
-    "w4": Work(
-        "CIFAR CNN of Hsu 2020, 100 clients of 500, 10 a round, E = 1, B = 64",
-        cifar_cnn_hsu,
-        lambda: images(50_000, 3, 32, 32),
-        lambda: [500] * 100,
-        method(0.05, 0.1, 1, 64),
-        lambda: processes(compute="auto"),
-        0.05,
-    ),
-    "w5": Work(
-        "character LSTM, 100 clients of 40 sequences of 80, 10 a round, E = 1, B = 10",
-        char_lstm,
-        lambda: text(4_000, 80, 90),
-        lambda: [40] * 100,
-        method(0.5, 0.1, 1, 10),
-        lambda: processes(compute="auto"),
-        0.5,
-    ),
-    "w6": Work(
-        "softmax regression, 100 features, 10,000 clients of 20, 1,000 a round, E = 1, B = 10",
-        lambda: nn.Linear(100, 10),
-        lambda: numbers(200_000, 100, 10),
-        lambda: [20] * 10_000,
-        method(0.05, 0.1, 1, 10),
-        lambda: vectorised(block=500, compute="auto"),
-        0.05,
-    ),
-    "w7": Work(
-        "100 random Fourier features, momentum, 10 clients of 100 to 1,000, all a round, E = 10, B = 10",
-        lambda: random_fourier(inputs=50, features=100, classes=5),
-        lambda: numbers(sum(unequal()), 50, 5),
-        unequal,
-        method(0.002, 1.0, 10, 10, 0.9),
-        lambda: vectorised(block=5, compute="auto"),
-        0.002,
-        0.9,
-    ),
+    "w1": Work(FIGURES["w1"], mnist_2nn, ONE_BY_ONE),
+    "w2": Work(FIGURES["w2"], mnist_cnn, ONE_BY_ONE),
+    "w3": Work(FIGURES["w3"], SOFTMAX, partial(vectorised, block=5, compute="auto")),
+    "w4": Work(FIGURES["w4"], cifar_cnn_hsu, ONE_BY_ONE),
+    "w5": Work(FIGURES["w5"], char_lstm, ONE_BY_ONE),
+    "w6": Work(FIGURES["w6"], SOFTMAX, partial(vectorised, block=500, compute="auto")),
+    "w7": Work(FIGURES["w7"], FOURIER, partial(vectorised, block=5, compute="auto")),
 }

@@ -1,28 +1,84 @@
-"""The table of bench/peers is what its results say."""
+"""The tables of bench/peers are what its results say, and memory is weighed as they say."""
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
 PEERS = Path(__file__).parent.parent / "bench" / "peers"
+MODULES = ("table", "findings", "chart", "work", "program", "environments")
+
+HOLDS = """
+import mmap, os, sys, time
+answer = lambda: os.write(int(os.environ["PEERS_ANSWERS"]), b'{"seconds": 0.5}\\n')
+shared = mmap.mmap(-1, 60_000_000)
+child = os.fork()
+for page in range(0, 60_000_000, 4096):
+    shared[page] = 1
+own = b"x" * 40_000_000
+if not child:
+    time.sleep(60)
+answer()
+sys.stdin.readline()
+time.sleep(0.5)
+answer()
+sys.stdin.readline()
+"""
+"""A process and its child: 60 MB that they share, and 40 MB of each one's own."""
 
 
 @pytest.fixture
-def written(monkeypatch):
+def peers(monkeypatch):
     monkeypatch.syspath_prepend(str(PEERS))
-    yield __import__("table").written
-    for name in ("table", "chart"):
+    yield __import__
+    for name in MODULES:
         sys.modules.pop(name, None)
 
 
-def test_the_readme_has_the_table_of_the_results(written):
+def row(program, *rounds, **more):
+    return {"program": program, "rounds": rounds, "start_up": 3.0, "memory_mb": 600, "lines": 9, "apart": 1e-8, **more}
+
+
+def found(*rows):
+    return {"when": "today", "command": "c", "machine": "m", "rows": rows}
+
+
+def test_the_readme_has_the_tables_of_the_results(peers):
     text = (PEERS / "README.md").read_text()
-    assert written(text, json.loads((PEERS / "results.json").read_text())) == text
+    assert peers("table").written(text, peers("findings").kept(PEERS)) == text
 
 
-def test_a_skipped_program_is_in_the_table_with_its_reason(written):
-    found = {"machine": "m", "command": "c", "rows": [{"program": "flower", "skipped": "a | b"}]}
-    text = written("<!-- the table begins -->\n<!-- the table ends -->", {"w1": found})
-    assert "| W1 | flower | skipped: a / b | | | | | |" in text
+def test_a_skipped_program_is_in_the_table_with_its_reason(peers):
+    text = peers("table").programs({"w1": found({"program": "flower", "skipped": "a | b"})})
+    assert "| W1 | flower | skipped: a / b |" in text
+
+
+def test_goals_are_held_against_the_better_plain_loop_and_the_fastest_peer_turn_by_turn(peers):
+    rows = (
+        row("fedquilt", 1.0, 2.0, 1.0, about="processes: compiled"),
+        row("fedquilt, defaults", 2.0, 4.0, 2.0, about="no engine given: eager"),
+        row("plain, 1 thread", 5.0, 10.0, 9.0),
+        row("plain, default threads", 8.0, 16.0, 8.0),
+        row("pfl, 1 thread", 1.5, 3.0, 9.0),
+    )
+    text = peers("table").goals({"w1": found(*rows)})
+    assert "| W1 | 5.00 (plain, 1 thread) | 4 | reached | 1.50 (pfl, 1 thread) | 2 | **not reached** |" in text
+    assert "| 2.50 (plain, 1 thread), 0.75 (pfl, 1 thread) | 3.0, reached | 600, reached (goal 700) |" in text
+    assert "| W2 | not measured | 1.1 |" in text
+
+
+def test_what_is_kept_of_a_workload_is_read_again_and_leaves_the_others(peers, tmp_path):
+    findings = peers("findings")
+    results = {"w1": found(row("fedquilt", 1.0)), "w4": found(row("fedquilt", 2.0))}
+    for name, one in results.items():
+        findings.keep(name, one, tmp_path)
+    assert [list(one["rows"][0]["rounds"]) for one in findings.kept(tmp_path).values()] == [[1.0], [2.0]]
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux tells the memory of a process there")
+def test_memory_that_processes_share_is_counted_once(peers):
+    program = peers("program").Program("holds", [sys.executable, "-S", "-c", HOLDS], {}, 10.0)
+    program.stop()
+    program.log.close()
+    program.answers.close()
+    assert 140e6 < program.peak < 170e6

@@ -1,38 +1,49 @@
-"""The chart of results.json: seconds a round, one panel a workload."""
+"""The chart of what was measured: seconds a round, one panel a workload."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from findings import DEFAULTS, OURS, PLAIN, Found, measured, seconds
+from work import WORKLOADS
 
-def draw(results: dict[str, dict], path: Path) -> None:
+COLOURS = {OURS: "#c2410c", DEFAULTS: "#f59e0b", PLAIN: "#0f172a", "peers": "#94a3b8"}
+
+
+def draw(results: dict[str, Found], path: Path) -> None:
     """Draw what was measured, fastest on top."""
     import matplotlib  # noqa: PLC0415
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot  # noqa: PLC0415
+    from matplotlib import pyplot, ticker  # noqa: PLC0415
 
-    measured = {work: [r for r in results[work]["rows"] if "seconds" in r] for work in sorted(results)}
-    measured = {work: rows for work, rows in measured.items() if rows}
-    if not measured:
+    shown = {work: measured(found)[::-1] for work, found in results.items() if measured(found)}
+    if not shown:
         return
-    across = min(2, len(measured))
-    down = -(-len(measured) // across)
-    figure, panels = pyplot.subplots(down, across, figsize=(6.5 * across, 3.6 * down), squeeze=False)
-    for panel in panels.flat[len(measured) :]:
+    across = min(2, len(shown))
+    down = -(-len(shown) // across)
+    figure, panels = pyplot.subplots(down, across, figsize=(7 * across, 3.4 * down), squeeze=False)
+    for panel in panels.flat[len(shown) :]:
         panel.remove()
-    for panel, (work, rows) in zip(panels.flat, measured.items(), strict=False):
-        here = sorted(rows, key=lambda r: -r["seconds"])
-        colours = ["#c2410c" if r["program"] == "fedquilt" else "#94a3b8" for r in here]
-        bars = panel.barh([r["program"] for r in here], [r["seconds"] for r in here], color=colours)
-        panel.bar_label(bars, [f"{r['seconds']:.3g}" for r in here], padding=3, fontsize=9)
+    for panel, (work, rows) in zip(panels.flat, shown.items(), strict=False):
+        names, values = [row["program"] for row in rows], [seconds(row) for row in rows]
+        # Dots, because a bar has no honest beginning on a log scale.
+        panel.scatter(values, names, color=[_colour(name) for name in names], s=45, zorder=2)
+        panel.grid(axis="y", color="#e2e8f0", zorder=0)
+        for name, value in zip(names, values, strict=True):
+            panel.annotate(f"{value:.3g}", (value, name), (7, 0), textcoords="offset points", va="center", fontsize=9)
         panel.set_xscale("log")
+        panel.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         panel.xaxis.set_major_formatter("{x:g}")
         panel.xaxis.set_minor_formatter("")
-        panel.set_xlim(min(r["seconds"] for r in here) / 2, max(r["seconds"] for r in here) * 3)
-        panel.set_title(work.upper())
+        panel.set_xlim(min(values) / 1.5, max(values) * 2)
+        panel.set_title(f"{work.upper()}: {WORKLOADS[work].about}", fontsize=9, loc="right")
         panel.set_xlabel("seconds a round (log scale; less is better)")
         panel.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=100)
     pyplot.close(figure)
+
+
+def _colour(program: str) -> str:
+    return COLOURS.get(program) or COLOURS["plain" if program.startswith(PLAIN) else "peers"]

@@ -33,8 +33,9 @@ def environment(name: str, needs: tuple[str, ...], envs: Path) -> Path:
     first = ""
     for base in pythons():
         print(f"installing {name} with {base} ...", flush=True)
-        subprocess.run([base, "-m", "venv", "--clear", folder], check=True)
-        complaint = install(python, needs)
+        made = subprocess.run([base, "-m", "venv", "--clear", folder], capture_output=True, text=True, check=False)
+        said = " ".join((made.stdout + made.stderr).split()) or "no virtual environment can be made"
+        complaint = said if made.returncode else install(python, needs)
         if not complaint:
             done.write_text(wanted)
             return python

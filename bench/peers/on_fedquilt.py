@@ -1,4 +1,4 @@
-"""fedquilt, with the engine that bench/workloads.py gives the workload."""
+"""fedquilt. Variant: the engine that bench/workloads.py gives the workload, or, "defaults", none given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import fedquilt
 from fedquilt.core.algorithm import Batches
 
 PLANNED = 10**6
-"""Rounds that the run is planned for: `compute = "auto"` goes by that, as in bench/speed.py."""
+"""Rounds that the run is planned for: `compute = "auto"` goes by that."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,32 @@ class InOrder:
         return Batches(order, np.arange(0, len(order) + 1, self.batch, dtype=np.int64))
 
 
-def engine(work):
-    """Return the engine of bench/workloads.py, having seen that the work there is the same as ours."""
+def engine(work, variant):
+    """Return the engine of bench/workloads.py, having seen that the model there is the same as ours; none for defaults."""
+    if variant == "defaults":
+        return None
     sys.path.append(str(Path(__file__).resolve().parent.parent))
     from workloads import WORKLOADS  # noqa: PLC0415
 
     given = WORKLOADS[work.name]
-    method, size = given.method(), 7 * work.batch
     shapes = [[tuple(p.shape) for p in model.parameters()] for model in (work.torch_model(), given.model())]
     assert shapes[0] == shapes[1], shapes
-    assert (list(work.held or work.sizes), work.lr, work.momentum) == (given.sizes(), given.lr, given.momentum)
-    cuts = method.sample(size, np.random.default_rng(0), 1).cuts
-    assert (cuts[1], len(cuts) - 1) == (work.batch, 7 * work.epochs)
-    if not work.held:
-        assert len(method.select(np.asarray(work.sizes), np.random.default_rng(0))) == work.cohort
     return given.engine()
+
+
+def about(work, variant):
+    """Say which engine was given, and what became of it: torch counts what it compiles, and what it finds in its cache."""
+    given = engine(work, variant)
+    name = "no engine given"
+    if given:
+        block = given.execution.block
+        name = (f"vectorised, block {block}" if block > 1 else "processes") + f', compute = "{given.compute}"'
+    # Until something is compiled, nothing has imported it. The first program that is compiled is fedquilt's trial.
+    counted = sys.modules["torch._dynamo.utils"].counters if "torch._dynamo.utils" in sys.modules else {}
+    if counted.get("stats", {}).get("unique_graphs", 0) < 2:
+        return f"{name}: eager"
+    missed = counted["aot_autograd"]["autograd_cache_miss"]
+    return f"{name}: compiled, {'anew at start-up' if missed else 'found in the cache at start-up'}"
 
 
 # user code begins
@@ -59,6 +70,7 @@ def simulate(work, turns):
     )
     if not work.shuffled:
         method = replace(method, sample=InOrder(work.epochs, work.batch))
+    chosen = engine(work, turns.variant)
 
     class Watcher:
         def begin(self, history, last):
@@ -72,10 +84,10 @@ def simulate(work, turns):
                 raise KeyboardInterrupt
 
     trained = fedquilt.train(
-        work.torch_model(), data, held, method, PLANNED, engine=engine(work), eval_every=PLANNED, watcher=Watcher()
+        work.torch_model(), data, held, method, PLANNED, engine=chosen, eval_every=PLANNED, watcher=Watcher()
     )
     return vector(trained.model)
 
 
-play(simulate)
+play(simulate, about)
 # user code ends

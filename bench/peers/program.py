@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 from environments import SkippedError
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds after which a start or a round counts as stuck."""
 
 
@@ -36,6 +36,8 @@ class Program:
     peak: int = 0
     apart: float = float("inf")
     """How far its model is from the plain loop's, after a round on the same batches."""
+    about: str = ""
+    """How it went about the workload, in its own words."""
 
     def __post_init__(self) -> None:
         self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
@@ -117,14 +119,19 @@ class Program:
 
     def heard(self) -> dict[str, object]:
         """Wait for the answer."""
-        stuck = threading.Timer(PATIENCE, self.stop)
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            self.stop()
+
+        stuck = threading.Timer(PATIENCE, give_up)
         stuck.start()
         line = self.answers.readline()
-        late = not stuck.is_alive()
         stuck.cancel()
         if not line:
             self.stop()
-            raise SkippedError(f"no answer in {PATIENCE:g} s" if late else self.last_words())
+            raise SkippedError(f"no answer in {PATIENCE:g} s" if late.is_set() else self.last_words())
         return json.loads(line)
 
     def last_words(self) -> str:

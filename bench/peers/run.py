@@ -3,22 +3,22 @@
     python bench/peers/run.py                          # all workloads, every peer
     python bench/peers/run.py w1 w3 --only flower,fedjax
 
-Each peer gets a virtual environment of its own, made once under --envs. The plain loop and fedquilt run in the environment
-of this command. All are processes that wait for their turn: in every turn each does one round, because a shared machine's
-speed changes over time. After that each trains one round on the same batches from the same model, and what comes out must
-agree with the plain loop's model. A peer that does not install, run or agree is skipped, with the reason. What was measured
-of a workload replaces its part of results.json; the chart and the table in README.md are then written anew.
+Each peer gets a virtual environment of its own, made once under --envs, before anything is measured. The plain loop and
+fedquilt run in the environment of this command. All are processes that wait for their turn: in every turn each does one
+round, because a shared machine's speed changes over time. After that each trains one round on the same batches from the
+same model, and what comes out must agree with the plain loop's model. A peer that does not install, run or agree is
+skipped, with the reason. What was measured of a workload goes into a file of its own, results/<workload>.json; the chart
+and the tables in README.md, of all workloads that have one, are then written anew. With --only, all that goes to
+runs/bench/peers unless --out says otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shlex
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,13 +30,13 @@ from pathlib import Path
 import numpy as np
 from environments import SkippedError, environment
 from program import Program
-from table import publish, table
+from table import keep, programs, publish
 from work import WORKLOADS, Work
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent / "src"
 AGREE = 1e-4
-"""How far a parameter may be from the plain loop's after a round on the same batches."""
+"""How far a parameter may be from the plain loop's after a round on the same batches; `Work.share` is a second limit."""
 NAMESPACE = ("unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 """Linux's way to run a command without any network but loopback."""
 
@@ -69,7 +69,7 @@ class Peer:
 
 
 PLAIN = Peer("plain", variants={"1 thread": ONE, "default threads": {}})
-FEDQUILT = Peer("fedquilt")
+FEDQUILT = Peer("fedquilt", variants={"": {}, "defaults": {}})
 JAX = ("fedjax==0.0.17", "jax==0.4.30", "jaxlib==0.4.30", "dm-haiku==0.0.12", "numpy<2")
 PEERS = (
     PLAIN,
@@ -88,13 +88,31 @@ def title(peer: Peer, variant: str, work: Work) -> str:
     return f"{peer.name}, {variant}" if variant else peer.name
 
 
-def start(peer: Peer, variant: str, work: Work, rounds: int, folder: Path, envs: Path, longest: float) -> Program:
+Pythons = dict[str, Path | SkippedError]
+"""By peer: its environment's Python, or why there is none."""
+
+
+def installed(peers: list[Peer], envs: Path) -> Pythons:
+    """Make the environments that are not there."""
+    pythons: Pythons = {}
+    for peer in peers:
+        try:
+            pythons[peer.name] = environment(peer.name, peer.needs, envs)
+        except SkippedError as reason:
+            pythons[peer.name] = reason
+    return pythons
+
+
+def start(
+    peer: Peer, variant: str, work: Work, rounds: int, folder: Path, python: Path | SkippedError, longest: float
+) -> Program:
     """Start a peer's program, and have it do its first round."""
+    if isinstance(python, SkippedError):
+        raise python
     known = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", *ONE, *DEVICES}}
     known |= {"PEERS_DATA": str(folder), "PYTHONPATH": f"{HERE}:{SOURCE}" if peer is FEDQUILT else str(HERE)}
     known |= ONE if variant == SUITED and work.threads else peer.variants[variant]
     name = title(peer, variant, work)
-    python = environment(peer.name, peer.needs, envs)
     command = [python, peer.program, work.name, rounds, folder / f"{name}.npy", variant]
     if peer.alone:
         if subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode:
@@ -133,7 +151,7 @@ class Field:
                 self.skip(program.name, reason)
 
 
-def measure(work: Work, peers: list[Peer], arguments: argparse.Namespace) -> list[dict[str, object]]:
+def measure(work: Work, peers: list[Peer], pythons: Pythons, arguments: argparse.Namespace) -> dict[str, object]:
     """Measure a workload on all peers, in turns, and compare their models."""
     entered = Field()
     with tempfile.TemporaryDirectory() as made:
@@ -146,19 +164,21 @@ def measure(work: Work, peers: list[Peer], arguments: argparse.Namespace) -> lis
             for peer in peers:
                 for variant in peer.variants:
                     try:
-                        program = start(peer, variant, work, rounds, folder, arguments.envs, arguments.longest)
+                        program = start(peer, variant, work, rounds, folder, pythons[peer.name], arguments.longest)
                         entered.programs.append((peer, program))
                         print(f"  {program.name}: started in {program.start_up:.1f} s", flush=True)
                     except SkippedError as reason:
                         entered.skip(title(peer, variant, work), reason)
             take_turns(entered, warm_up, arguments)
-            compare(entered, folder)
+            moved = compare(work, entered, folder)
         finally:
             for _, program in entered.programs:
                 program.stop()
-    ours = next(program for peer, program in entered.programs if peer is FEDQUILT)
-    rows = [row(peer, program, ours) for peer, program in entered.programs]
-    return rows + [{"program": name, "skipped": reason} for name, reason in entered.out.items()]
+    rows = [row(peer, program) for peer, program in entered.programs]
+    return {
+        "moved": float(f"{moved:.3g}"),
+        "rows": rows + [{"program": name, "skipped": reason} for name, reason in entered.out.items()],
+    }
 
 
 def take_turns(entered: Field, warm_up: int, arguments: argparse.Namespace) -> None:
@@ -178,35 +198,43 @@ def take_turns(entered: Field, warm_up: int, arguments: argparse.Namespace) -> N
     entered.each(lambda program: program.weigh())
 
 
-def compare(entered: Field, folder: Path) -> None:
-    """Have every program train on the same batches, and hold the models against the plain loop's."""
+def compare(work: Work, entered: Field, folder: Path) -> float:
+    """Have every program train on the same batches, and hold the models against the plain loop's.
+
+    Return how far the plain loop's model moved in that round, in the parameter that moved most.
+    """
+
+    def hear(program: Program) -> None:
+        program.about = str(program.heard()["about"])
+
     entered.each(lambda program: program.ask("compare"))
-    entered.each(lambda program: program.heard())
+    entered.each(hear)
     plain = np.load(folder / "plain, 1 thread.npy")
+    moved = float(np.abs(plain - work.first_model).max())
 
     def agree(program: Program) -> None:
         program.apart = float(np.abs(np.load(folder / f"{program.name}.npy") - plain).max())
-        if not program.apart <= AGREE:
-            raise SkippedError(f"not the same work: on the same batches its model differs by {program.apart:.1e}")
+        if not program.apart <= min(AGREE, work.share * moved):
+            raise SkippedError(
+                f"not the same work: on the same batches its model differs by {program.apart:.1e}, "
+                f"where the plain loop's moves by {moved:.1e}"
+            )
 
     entered.each(agree)
+    return moved
 
 
-def row(peer: Peer, program: Program, ours: Program) -> dict[str, object]:
-    """Tell what was measured; `to_fedquilt` is the median over turns of this program's time over fedquilt's."""
-    ratios = [theirs / own for theirs, own in zip(program.seconds, ours.seconds, strict=True)]
+def row(peer: Peer, program: Program) -> dict[str, object]:
+    """Tell what was measured."""
     found = {
         "program": program.name,
-        "seconds": statistics.median(program.seconds),
-        "to_fedquilt": statistics.median(ratios),
-        "rounds": program.seconds,
-        "start_up": program.start_up,
-        "memory_mb": program.peak / 1e6,
+        "rounds": [float(f"{seconds:.4g}") for seconds in program.seconds],
+        "start_up": round(program.start_up, 2),
+        "memory_mb": round(program.peak / 1e6),
         "lines": peer.lines,
-        "apart": program.apart,
+        "apart": float(f"{program.apart:.2g}"),
     }
-    print(f"  {program.name}: {found['seconds']:.4f} s a round, {found['to_fedquilt']:.2f} × fedquilt's", flush=True)
-    return found
+    return found | ({"about": program.about} if program.about else {})
 
 
 def end(number: int, frame: object) -> None:
@@ -215,13 +243,28 @@ def end(number: int, frame: object) -> None:
     raise SystemExit(1)
 
 
-def machine() -> str:
+def conditions() -> dict[str, str]:
+    """Say of which commit, when, on what and how this is measured."""
     import torch  # noqa: PLC0415
 
-    return (
-        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, torch {torch.__version__}, "
-        f"load {os.getloadavg()[0]:.1f} at the start, {time.strftime('%Y-%m-%d')}"
-    )
+    sources = ("src", "constraints.txt", "bench/workloads.py", "bench/peers/*.py")
+    changed = _git("status", "--porcelain", "--", *sources)
+    return {
+        "commit": (_git("rev-parse", "--short=10", "HEAD") or "unknown") + (" with changes" if changed else ""),
+        "when": time.strftime("%Y-%m-%d %H:%M"),
+        "command": shlex.join(["python", "bench/peers/run.py", *_without_folders(sys.argv[1:])]),
+        "machine": f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, "
+        f"torch {torch.__version__}, load {os.getloadavg()[0]:.1f} at the start",
+    }
+
+
+def _git(*arguments: str) -> str:
+    try:
+        return subprocess.run(
+            ["git", *arguments], cwd=HERE.parent.parent, capture_output=True, text=True, check=False
+        ).stdout.strip()
+    except OSError:
+        return ""
 
 
 def main() -> None:
@@ -236,7 +279,7 @@ def main() -> None:
     )
     parser.add_argument("--longest", type=float, default=20.0, help="seconds a round beyond which a peer is skipped")
     parser.add_argument("--envs", type=Path, default=Path("~/.cache/fedquilt/peers").expanduser())
-    parser.add_argument("--out", type=Path, default=HERE, help="folder of results.json, results.png and README.md")
+    parser.add_argument("--out", type=Path, help="folder of results/, results.png and README.md")
     arguments = parser.parse_args()
     names = arguments.only.split(",") if arguments.only else [peer.name for peer in PEERS]
     unknown = set(names) - {peer.name for peer in PEERS} | set(arguments.workloads) - set(WORKLOADS)
@@ -244,20 +287,15 @@ def main() -> None:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; workloads are {', '.join(WORKLOADS)}")
     peers = [peer for peer in PEERS if peer.name in {"plain", "fedquilt", *names}]
     signal.signal(signal.SIGTERM, end)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    file = arguments.out / "results.json"
+    out = arguments.out or (Path("runs/bench/peers") if arguments.only else HERE)
+    pythons = installed(peers, arguments.envs)
     for name in arguments.workloads or WORKLOADS:
-        command = shlex.join(["python", "bench/peers/run.py", *_without_folders(sys.argv[1:])])
-        found = {"machine": machine(), "command": command}
-        begun = time.perf_counter()
         print(f"{name}:", flush=True)
-        found["rows"] = measure(WORKLOADS[name], peers, arguments)
-        print(f"{name} took {time.perf_counter() - begun:.0f} s", flush=True)
-        results = json.loads(file.read_text()) if file.exists() else {}
-        results[name] = found
-        file.write_text(json.dumps(results, indent=1) + "\n")
-        publish(arguments.out)
-    print(table({name: results[name] for name in arguments.workloads or WORKLOADS}))
+        begun, found = time.perf_counter(), conditions()
+        found |= measure(WORKLOADS[name], peers, pythons, arguments)
+        print(f"{name} took {time.perf_counter() - begun:.0f} s\n{programs({name: found})}", flush=True)
+        keep(name, found, out)
+        publish(out)
 
 
 def _without_folders(given: list[str]) -> list[str]:

@@ -50,10 +50,14 @@ def wait() -> None:
         raise SystemExit
 
 
-def play(simulate: Callable[[Work, Turns], np.ndarray]) -> None:
-    """Take part in the benchmark: `program.py workload rounds file [variant]`."""
+def play(simulate: Callable[[Work, Turns], np.ndarray], about: Callable[[Work, str], str] | None = None) -> None:
+    """Take part in the benchmark: `program.py workload rounds file [variant]`.
+
+    `about`, asked when the timed rounds are over, says how the program went about the workload.
+    """
     name, rounds, file, *variant = sys.argv[1:]
     work, chosen = WORKLOADS[name], "".join(variant)
     simulate(work, Turns(int(rounds), timed=True, variant=chosen))
+    how = about(work, chosen) if about else ""
     np.save(file, simulate(work.to_compare(), Turns(1, timed=False, variant=chosen)))
-    answer({"compared": True})
+    answer({"about": how})

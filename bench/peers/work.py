@@ -1,8 +1,8 @@
-"""The workloads of bench/workloads.py in plain figures and NumPy, so that every peer's environment can read them.
+"""The workloads in plain figures and NumPy, so that every peer's environment can read them.
 
-A peer's environment does not hold fedquilt, and FedJAX's does not even hold PyTorch: hence figures here and in
-bench/workloads.py; `on_fedquilt.py` fails if they differ. Data are random, and the first model comes from one seed; run.py
-writes both to files in PEERS_DATA, which every program reads.
+A peer's environment does not hold fedquilt, and FedJAX's does not even hold PyTorch. Data are random, and the first model
+comes from one seed; run.py writes both to files in PEERS_DATA, which every program reads. bench/workloads.py makes of the
+same figures what fedquilt needs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ class Work:
     """One workload in figures. `held` is how many examples each client has in the file, `sizes` how many it uses."""
 
     name: str
+    about: str
     model: str
     shape: tuple[int, ...]
     classes: int
@@ -32,6 +33,8 @@ class Work:
     momentum: float = 0.0
     threads: int | None = 1
     """Threads for peers that train in one process with PyTorch: what suits the plain loop. None: as many as there are."""
+    share: float = 0.01
+    """How far a program's model may be from the plain loop's, as a share of how far that moved in the round."""
     shuffled: bool = True
     held: tuple[int, ...] = ()
 
@@ -110,16 +113,101 @@ def _starts(sizes: tuple[int, ...]) -> np.ndarray:
 
 UNEQUAL = tuple(int(size) for size in np.linspace(100, 1000, 10))
 MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
+KINKS = 0.03
+"""The share for ReLU after max-pooling: where the last bit decides a maximum, another pixel gets the gradient."""
 
 WORKLOADS = {
     work.name: work
     for work in (
-        Work("w1", "2nn", MNIST, 10, (600,) * 100, cohort=10, epochs=1, batch=10, lr=0.05),
-        Work("w2", "cnn", MNIST, 10, (600,) * 100, cohort=10, epochs=1, batch=50, lr=0.05, threads=None),
-        Work("w3", "linear", (100,), 10, (100,) * 100, cohort=10, epochs=10, batch=10, lr=0.05),
-        Work("w4", "hsu", CIFAR, 10, (500,) * 100, cohort=10, epochs=1, batch=64, lr=0.05, threads=None),
-        Work("w5", "lstm", (80,), 90, (40,) * 100, cohort=10, epochs=1, batch=10, lr=0.5, threads=None),
-        Work("w6", "linear", (100,), 10, (20,) * 10_000, cohort=1000, epochs=1, batch=10, lr=0.05),
-        Work("w7", "fourier", (50,), 5, UNEQUAL, cohort=10, epochs=10, batch=10, lr=0.002, momentum=0.9),
+        Work(
+            "w1",
+            "MNIST 2NN, 100 clients of 600, 10 a round, E = 1, B = 10",
+            "2nn",
+            MNIST,
+            10,
+            (600,) * 100,
+            cohort=10,
+            epochs=1,
+            batch=10,
+            lr=0.05,
+        ),
+        Work(
+            "w2",
+            "MNIST CNN, 100 clients of 600, 10 a round, E = 1, B = 50",
+            "cnn",
+            MNIST,
+            10,
+            (600,) * 100,
+            cohort=10,
+            epochs=1,
+            batch=50,
+            lr=0.05,
+            threads=None,
+            share=KINKS,
+        ),
+        Work(
+            "w3",
+            "softmax regression, 100 features, 100 clients of 100, 10 a round, E = 10, B = 10",
+            "linear",
+            (100,),
+            10,
+            (100,) * 100,
+            cohort=10,
+            epochs=10,
+            batch=10,
+            lr=0.05,
+        ),
+        Work(
+            "w4",
+            "CIFAR CNN of Hsu 2020, 100 clients of 500, 10 a round, E = 1, B = 64",
+            "hsu",
+            CIFAR,
+            10,
+            (500,) * 100,
+            cohort=10,
+            epochs=1,
+            batch=64,
+            lr=0.05,
+            threads=None,
+            share=KINKS,
+        ),
+        Work(
+            "w5",
+            "character LSTM, 100 clients of 40 sequences of 80, 10 a round, E = 1, B = 10",
+            "lstm",
+            (80,),
+            90,
+            (40,) * 100,
+            cohort=10,
+            epochs=1,
+            batch=10,
+            lr=0.5,
+            threads=None,
+        ),
+        Work(
+            "w6",
+            "softmax regression, 100 features, 10,000 clients of 20, 1,000 a round, E = 1, B = 10",
+            "linear",
+            (100,),
+            10,
+            (20,) * 10_000,
+            cohort=1000,
+            epochs=1,
+            batch=10,
+            lr=0.05,
+        ),
+        Work(
+            "w7",
+            "100 random Fourier features, momentum, 10 clients of 100 to 1,000, all a round, E = 10, B = 10",
+            "fourier",
+            (50,),
+            5,
+            UNEQUAL,
+            cohort=10,
+            epochs=10,
+            batch=10,
+            lr=0.002,
+            momentum=0.9,
+        ),
     )
 }

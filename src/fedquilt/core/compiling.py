@@ -58,12 +58,14 @@ def keep_apart() -> None:
     """Keep compiled code in a private folder, and compile in this process alone: workers are forked from it."""
     import torch._dynamo.config
     import torch._inductor.config
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     torch._inductor.config.compile_threads = 1
     # One program has as many shapes as its epochs and batches take values over the rounds; torch gives up after eight.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
     torch._dynamo.config.accumulated_recompile_limit = max(torch._dynamo.config.accumulated_recompile_limit, SHAPES)
-    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+    # torch names its own shared folder there as soon as it is imported; any other is the user's choice.
+    if os.environ.get("TORCHINDUCTOR_CACHE_DIR") in {None, str(Path(default_cache_dir()).absolute())}:
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)

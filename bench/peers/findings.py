@@ -1,0 +1,78 @@
+"""What was measured, a small file of JSON a workload, and what follows from it: medians, ratios, goals."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+Row = dict
+"""What was measured of one program, or why it was skipped."""
+Found = dict
+"""What was measured of one workload ("rows"), of which commit, when, on what and how."""
+
+OURS, DEFAULTS, PLAIN = "fedquilt", "fedquilt, defaults", "plain"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """How many times as fast as the plain loop, with the thread count that suits it better, and as the fastest peer."""
+
+    plain: float
+    peer: float
+
+
+GOALS = {
+    "w1": Goal(4, 2),
+    "w2": Goal(1.1, 1),
+    "w3": Goal(20, 3),
+    "w4": Goal(1.1, 1),
+    "w5": Goal(1.6, 1.6),
+    "w6": Goal(30, 3),
+    "w7": Goal(10, 3),
+}
+START_UP = 4.0
+"""Seconds from nothing to the end of the first round, without compiling, that are the goal."""
+MEMORY = {"w1": 700}
+"""Megabytes that are the goal."""
+
+
+def keep(workload: str, found: Found, folder: Path) -> None:
+    """Write what was measured of a workload, a program a line."""
+    rows = ",\n  ".join(json.dumps(row) for row in found["rows"])
+    rest = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in found.items() if key != "rows")
+    (folder / "results").mkdir(parents=True, exist_ok=True)
+    (folder / "results" / f"{workload}.json").write_text(f'{{\n{rest} "rows": [\n  {rows}\n ]\n}}\n')
+
+
+def kept(folder: Path) -> dict[str, Found]:
+    """Read what was measured, by workload."""
+    return {file.stem: json.loads(file.read_text()) for file in sorted((folder / "results").glob("*.json"))}
+
+
+def measured(found: Found) -> list[Row]:
+    """Return the programs that were measured, the fastest first."""
+    return sorted((row for row in found["rows"] if "rounds" in row), key=seconds)
+
+
+def seconds(row: Row) -> float:
+    """Return the median of a program's rounds."""
+    return statistics.median(row["rounds"])
+
+
+def ratio(row: Row, ours: Row) -> float:
+    """Return how many times as long as ours a program takes: the median over turns."""
+    return statistics.median(theirs / own for theirs, own in zip(row["rounds"], ours["rounds"], strict=True))
+
+
+def of(found: Found, program: str) -> Row | None:
+    """Return a program's row, if it was measured."""
+    return next((row for row in measured(found) if row["program"] == program), None)
+
+
+def ahead(found: Found, ours: Row, peers: bool) -> tuple[float, str] | None:
+    """Return how many times as fast as the fastest plain loop, or peer, ours is, and which that is."""
+    others = [row for row in measured(found) if not row["program"].startswith(OURS)]
+    others = [row for row in others if row["program"].startswith(PLAIN) != peers]
+    return min(((ratio(row, ours), row["program"]) for row in others), default=None)
