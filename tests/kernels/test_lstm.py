@@ -1,8 +1,6 @@
 """The kernel of LSTM layers against PyTorch's own layer in double precision, and in runs."""
 
 import copy
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ from fedquilt.core.compiling import kernels_pay
 from fedquilt.core.federation import Federation
 from fedquilt.core.params import Layout
 from fedquilt.kernels import build
-from fedquilt.kernels.layers import has_kernels, with_kernels
+from fedquilt.kernels.layers import with_kernels
 from fedquilt.kernels.lstm import lstm_layer
 from fedquilt.models.next_symbol import NextSymbolLSTM
 from fedquilt.models.peephole_lstm import PeepholeLSTM
@@ -111,21 +109,6 @@ def test_other_ways_to_call_a_layer_are_torchs():
     assert ours.double()(torch.ones(4, 1, 2).double())[0].dtype == torch.float64
 
 
-@pytest.mark.parametrize(
-    ("module", "there"),
-    [
-        (nn.LSTM(2, 3, 2), True),
-        (nn.LSTM(2, 3, 2, dropout=0.5), False),
-        (nn.LSTM(2, 3, proj_size=2), False),
-        (nn.GRU(2, 3), False),
-        (nn.Sequential(nn.LSTM(2, 3), nn.GRU(2, 3)), False),
-        (PeepholeLSTM(2, 3), True),
-    ],
-)
-def test_which_models_have_kernels(module, there):
-    assert has_kernels(module) is there
-
-
 def text():
     rng = np.random.default_rng(0)
     x = rng.integers(0, 12, (60, 9))
@@ -161,15 +144,3 @@ def test_auto_takes_kernels_where_they_pay():
     assert not kernels_pay(federation, 10)
     assert kernels_pay(federation, 1_000)
     assert fedquilt.inline(compute="auto").settled(federation, 1_000).compute == "compiled"
-
-
-def test_a_missing_or_broken_compiler_is_named(tmp_path):
-    """In a process of its own: what was compiled once is remembered."""
-    broken = tmp_path / "c++"
-    broken.write_text("#!/bin/sh\ncase $1 in --version) echo broken 1;; *) echo cannot work >&2; exit 1;; esac\n")
-    broken.chmod(0o755)
-    code = "from fedquilt.kernels import build; print(build.trouble('lstm'))"
-    for path, said in ((tmp_path, "cannot work"), (tmp_path / "nothing", "no C++ compiler was found")):
-        environment = {"PATH": str(path), "HOME": str(tmp_path)}
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-        assert said in done.stdout

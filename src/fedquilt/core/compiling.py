@@ -20,6 +20,7 @@ from fedquilt.core.federation import Federation
 from fedquilt.core.rng import generator
 from fedquilt.errors import told
 from fedquilt.kernels import build
+from fedquilt.kernels.layers import kernels_of
 
 LARGEST = 1_000_000
 """Parameters of a model for which compiling pays: larger ones spend their time inside matrix products anyway."""
@@ -31,7 +32,7 @@ WORTH = 60.0
 """Seconds that a run must save for compiling, which takes some itself, to be chosen."""
 
 BY_KERNELS = 3e-3
-"""What kernels save of a step, about, measured on an LSTM for characters; they are compiled within seconds."""
+"""What kernels save of a step, at least, of an LSTM for characters and of a small CNN; they are compiled in seconds."""
 
 WORTH_KERNELS = 10.0
 """Seconds that a run must save for kernels to be chosen."""
@@ -91,8 +92,10 @@ def pays(federation: Federation, rounds: int) -> bool:
 
 
 def kernels_pay(federation: Federation, rounds: int) -> bool:
-    """Say whether kernels for a model's recurrent layers are worth their time: at 3 ms a step, more than ten seconds."""
-    return planned_steps(federation, rounds) * BY_KERNELS > WORTH_KERNELS and build.trouble("lstm") is None
+    """Say whether kernels for a model's layers are worth their time: at 3 ms a step, more than ten seconds."""
+    if planned_steps(federation, rounds) * BY_KERNELS <= WORTH_KERNELS:
+        return False
+    return build.trouble(*kernels_of(federation.bench.module)) is None
 
 
 def planned_steps(federation: Federation, rounds: int) -> float:

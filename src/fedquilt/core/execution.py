@@ -19,7 +19,7 @@ from fedquilt.core.place import CPU, Place, require
 from fedquilt.core.plan import Plan
 from fedquilt.errors import FedquiltError
 from fedquilt.kernels import build
-from fedquilt.kernels.layers import has_kernels
+from fedquilt.kernels.layers import kernels_of
 
 Compute = Literal["auto", "eager", "compiled"]
 
@@ -28,20 +28,21 @@ Compute = Literal["auto", "eager", "compiled"]
 class Execution:
     """How clients are trained: `block` at once, eagerly or compiled, and where.
 
-    A model's recurrent layers are compiled as kernels of their own (`fedquilt.kernels`), for one client at a time; every
-    other model's whole step, as a program.
+    A model with layers that have kernels of their own (`fedquilt.kernels`) is compiled by those, for one client at a time;
+    every other model's whole step, as a program.
     """
 
     block: int = 1
     compute: Compute = "eager"
     place: Place = CPU
 
-    def _kernels(self, federation: Federation) -> bool:
-        """Say whether compiling means kernels for the model's layers."""
-        return self.block == 1 and self.place == CPU and has_kernels(federation.bench.module)
+    def _kernels(self, federation: Federation) -> tuple[str, ...]:
+        """Return the kernels for the model's layers, if compiling means those."""
+        return kernels_of(federation.bench.module) if self.block == 1 and self.place == CPU else ()
 
     def _trouble(self, federation: Federation) -> str | None:
-        return build.trouble("lstm") if self._kernels(federation) else trouble()
+        kernels = self._kernels(federation)
+        return build.trouble(*kernels) if kernels else trouble()
 
     def settled(self, federation: Federation, rounds: int) -> Execution:
         """Decide what "auto" is for a run, and fall back to eager code, with a warning, where nothing can be compiled."""

@@ -139,7 +139,8 @@ class Federation:
 
     def with_kernels(self) -> Federation:
         """Return the federation with a model whose layers are computed by kernels."""
-        return replace(self, bench=self.bench.with_kernels())
+        changed = replace(self, bench=self.bench.with_kernels(channels_last=True))
+        return changed if changed.runs() else replace(self, bench=self.bench.with_kernels(channels_last=False))
 
     def start(self) -> RunState:
         """Return the state of a run before its first round."""

@@ -40,9 +40,12 @@ class Workbench:
             return self
         return self._copied(copy.deepcopy(self.module), place)
 
-    def with_kernels(self) -> Workbench:
-        """Return a workbench with a module of its own, whose layers are computed by kernels where there are some."""
-        return self._copied(with_kernels(self.module), self.place)
+    def with_kernels(self, channels_last: bool) -> Workbench:
+        """Return a workbench with a module of its own, whose layers are computed by kernels where there are some.
+
+        With `channels_last`, images of one channel are laid out so too, if convolutions are.
+        """
+        return self._copied(with_kernels(self.module, channels_last and bool(self._channels_last)), self.place)
 
     def _copied(self, module: nn.Module, place: Place) -> Workbench:
         bench = Workbench(module, self.layout, place)

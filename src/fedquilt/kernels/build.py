@@ -12,6 +12,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from fedquilt.core.cache_folder import cache_folder
 from fedquilt.errors import FedquiltError
 
@@ -25,7 +28,8 @@ def library(name: str) -> ctypes.CDLL:
     compiler = _compiler()
     native = "-mcpu=native" if platform.machine() in {"arm64", "aarch64"} else "-march=native"
     command = [compiler, *FLAGS, native]
-    key = hashlib.sha256(source.read_bytes() + "\n".join([*command, _version(compiler)]).encode()).hexdigest()[:24]
+    read = source.read_bytes() + source.with_name("lanes.h").read_bytes()
+    key = hashlib.sha256(read + "\n".join([*command, _version(compiler)]).encode()).hexdigest()[:24]
     path = cache_folder() / f"{name}-{key}.so"
     if not path.exists():
         _compile([*command, str(source)], path)
@@ -33,10 +37,11 @@ def library(name: str) -> ctypes.CDLL:
 
 
 @functools.cache
-def trouble(name: str) -> str | None:
-    """Say why a file of this folder cannot be compiled here, if so."""
+def trouble(*names: str) -> str | None:
+    """Say why one of some files of this folder cannot be compiled here, if so."""
     try:
-        library(name)
+        for name in names:
+            library(name)
     except (FedquiltError, OSError) as error:
         return str(error)
     return None
@@ -69,3 +74,18 @@ def _run(command: list[str]) -> str:
         said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
         raise FedquiltError(f"the C++ compiler {command[0]} failed: {said[0]}")
     return done.stdout
+
+
+def pointers(*tensors: Tensor | None) -> list[ctypes.c_void_p]:
+    """Return where tensors lie, as a library's functions take it; None is a null pointer."""
+    return [ctypes.c_void_p(None if tensor is None else tensor.data_ptr()) for tensor in tensors]
+
+
+def sizes(*numbers: int) -> list[ctypes.c_int64]:
+    """Return whole numbers as a library's functions take them."""
+    return [ctypes.c_int64(number) for number in numbers]
+
+
+def usable(x: Tensor) -> bool:
+    """Say whether a kernel takes an input; they are unknown to `torch.func`."""
+    return x.dtype == torch.float32 and x.device.type == "cpu" and not torch._C._are_functorch_transforms_active()

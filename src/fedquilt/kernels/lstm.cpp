@@ -7,38 +7,14 @@
 // sequences, H units. `h` and `c` have T + 1 places, the first of which is the start. `peepholes` is null or (3, H): of i, f
 // and o.
 
-#include <cstdint>
-#include <cstring>
+#include "lanes.h"
+
 #include <vector>
 
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int64_t V = 16, ROWS = 12;  // floats in a register; rows whose sums, two registers each, stay in registers
-#elif defined(__AVX__)
-constexpr int64_t V = 8, ROWS = 6;
-#else
-constexpr int64_t V = 4, ROWS = 6;
-#endif
+constexpr int64_t ROWS = V == 16 ? 12 : 6;  // whose sums, two registers each, stay in registers
 constexpr int64_t WIDE = 2 * V;
-
-typedef float Lanes __attribute__((vector_size(4 * V)));
-typedef float Unaligned __attribute__((vector_size(4 * V), aligned(4), may_alias));
-typedef int32_t Bits __attribute__((vector_size(4 * V)));
-
-inline Lanes all(float x) { return Lanes{} + x; }
-
-inline Lanes load(const float* from, int64_t count) {
-  if (count == V) return *reinterpret_cast<const Unaligned*>(from);
-  Lanes lanes = {};
-  std::memcpy(&lanes, from, 4 * count);
-  return lanes;
-}
-
-inline void store(float* to, Lanes lanes, int64_t count) {
-  if (count == V) *reinterpret_cast<Unaligned*>(to) = lanes;
-  else std::memcpy(to, &lanes, 4 * count);
-}
 
 // e^x to two units in the last place; NaN stays NaN. 2^n comes from the exponent's bits, e^r from a polynomial.
 inline Lanes exponential(Lanes x) {

@@ -6,14 +6,13 @@ less than half of a core's peak. Here those weights are laid out once a step, an
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from fedquilt.kernels.build import library
+from fedquilt.kernels.build import library, pointers, sizes, usable
 
 
 def lstm_layer(
@@ -32,17 +31,14 @@ def lstm_layer(
     return _Layer.apply(x, input_weights, weights, bias, peepholes)  # type: ignore[no-any-return,no-untyped-call]
 
 
-def by_kernel(x: Tensor) -> bool:
-    """Say whether the kernel takes an input; it is unknown to `torch.func`."""
-    return x.dtype == torch.float32 and x.device.type == "cpu" and not torch._C._are_functorch_transforms_active()
-
-
 class CompiledLSTM(nn.LSTM):
     """`nn.LSTM` by the kernel, from zeros and without dropout between layers."""
 
+    kernel = "lstm"
+
     def forward(self, input: Any, hx: Any = None) -> Any:  # noqa: A002 - PyTorch's name
         """Return the outputs and the last h and c, as `nn.LSTM` does."""
-        if hx is not None or not isinstance(input, Tensor) or input.dim() != 3 or not by_kernel(input):
+        if hx is not None or not isinstance(input, Tensor) or input.dim() != 3 or not usable(input):
             return super().forward(input, hx)
         outputs = input.transpose(0, 1) if self.batch_first else input
         last_h, last_c = [], []
@@ -67,7 +63,7 @@ class _Layer(torch.autograd.Function):
         gates = torch.addmm(bias, x.flatten(0, 1), input_weights.T)
         h, c = x.new_empty(places + 1, rows, hidden), x.new_empty(places + 1, rows, hidden)
         h[0], c[0] = 0, 0
-        library("lstm").lstm_forward(*_pointers(gates, weights, peepholes, h, c), *_sizes(places, rows, hidden))
+        library("lstm").lstm_forward(*pointers(gates, weights, peepholes, h, c), *sizes(places, rows, hidden))
         ctx.spent = False
         ctx.save_for_backward(x, input_weights, weights, peepholes, gates, h, c)
         return h[1:], c[-1]
@@ -82,8 +78,8 @@ class _Layer(torch.autograd.Function):
         places, rows, hidden = of_outputs.shape
         of_outputs, of_gates = of_outputs.contiguous(), gates  # in place, which spares the caches
         of_h, of_c = torch.zeros_like(of_c), of_c.contiguous().clone()
-        pointers = _pointers(of_gates, weights, peepholes, c, of_outputs, of_h, of_c)
-        library("lstm").lstm_backward(*pointers, *_sizes(places, rows, hidden))
+        given = pointers(of_gates, weights, peepholes, c, of_outputs, of_h, of_c)
+        library("lstm").lstm_backward(*given, *sizes(places, rows, hidden))
         of_x = (of_gates @ input_weights).view_as(x) if ctx.needs_input_grad[0] else None
         by_gate = of_gates.T
         of_peepholes = None
@@ -91,11 +87,3 @@ class _Layer(torch.autograd.Function):
             i, f, _, o = of_gates.view(places, rows, 4, hidden).unbind(2)
             of_peepholes = torch.stack([(d * seen).sum((0, 1)) for d, seen in ((i, c[:-1]), (f, c[:-1]), (o, c[1:]))])
         return of_x, by_gate @ x.flatten(0, 1), by_gate @ h[:-1].flatten(0, 1), of_gates.sum(0), of_peepholes
-
-
-def _pointers(*tensors: Tensor | None) -> list[ctypes.c_void_p]:
-    return [ctypes.c_void_p(None if tensor is None else tensor.data_ptr()) for tensor in tensors]
-
-
-def _sizes(*sizes: int) -> list[ctypes.c_int64]:
-    return [ctypes.c_int64(size) for size in sizes]

@@ -24,7 +24,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedquilt.kernels.lstm import by_kernel, lstm_layer
+from fedquilt.kernels.build import usable
+from fedquilt.kernels.lstm import lstm_layer
 
 Biases = Literal[1, 2]
 
@@ -73,9 +74,11 @@ class PeepholeLSTM(nn.Module):
 class CompiledPeepholeLSTM(PeepholeLSTM):
     """The same by the kernel of `fedquilt.kernels.lstm`."""
 
+    kernel = "lstm"
+
     def forward(self, x: Tensor) -> Tensor:
         """Map sequences (N, T, inputs) to the outputs of all places (N, T, hidden)."""
-        if not by_kernel(x):
+        if not usable(x):
             return super().forward(x)
         sequences = x.transpose(0, 1)
         outputs, _ = lstm_layer(sequences, self.weight_ih, self.weight_hh, self.bias.sum(0), self.peepholes)
