@@ -13,7 +13,6 @@ from torch import Tensor
 
 from fedquilt.data.data import Data, Split
 from fedquilt.data.ranges import to_range
-from fedquilt.data.scale import to_unit
 from fedquilt.data.stratified import stratified
 from fedquilt.errors import DataError, nearest
 from fedquilt.partition.partition import Indices
@@ -58,7 +57,10 @@ class Roles:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of one file: `x` has a row an example, `names` the label and the client, as they are written."""
+    """The columns of one file: `x` has a row an example, `names` the label and the client, as they are written.
+
+    Examples that are read when they are needed stand in `x` by their numbers, which stay whole.
+    """
 
     source: str
     x: Values
@@ -106,12 +108,12 @@ def data_of_columns(
         Split(_tensor(part.source, x), torch.from_numpy(labels), None if ids is None else ids[place], part.places)
         for place, (part, x, labels) in enumerate(zip(both, xs, y, strict=True))
     )
-    return Data(name, first, second, classes=count, prepare=to_unit if first.x.dtype == torch.uint8 else None)
+    return Data(name, first, second, classes=count)
 
 
 def _tensor(source: str, x: Values) -> Tensor:
-    if x.dtype == np.uint8:  # images stay bytes
-        return torch.from_numpy(np.ascontiguousarray(x))
+    if x.ndim == 1:
+        return torch.from_numpy(x)
     with np.errstate(over="ignore"):
         single = x.astype(np.float32)
     if not np.isfinite(single).all():

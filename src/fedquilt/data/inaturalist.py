@@ -18,7 +18,8 @@ from fedquilt.arguments import Count, Seed
 from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data
 from fedquilt.data.folders import find, folder_for
-from fedquilt.data.images import Ahead, ImageFiles, Scale, image_data
+from fedquilt.data.image_files import ImageFiles
+from fedquilt.data.images import Ahead, Images, Scale, image_data
 from fedquilt.data.inaturalist_raw import WANTED, read_raw
 from fedquilt.data.published_splits import Counts, Published
 from fedquilt.errors import DataError
@@ -78,11 +79,11 @@ def inaturalist(
     advice = f"{IMAGE_SOURCE}; unpack it in {home}."
     if source == "raw":
         names, train, test, classes = read_raw(split, examples, seed)
-        files = ImageFiles(home, names, size, scale, cache, advice)
-        return image_data(name, files, train, test, classes, augment, ahead)
+        images = Images(ImageFiles(home, names, advice), size, scale, cache)
+        return image_data(name, images, train, test, classes, augment, ahead)
     found = _published(split)
-    files = ImageFiles(home, _located(home, found.images), size, scale, cache, advice)
-    data = image_data(name, files, found.train, found.test, found.classes, augment, ahead)
+    images = Images(ImageFiles(home, _located(home, found.images), advice), size, scale, cache)
+    data = image_data(name, images, found.train, found.test, found.classes, augment, ahead)
     found.warn_if_different(name, COUNTS.get(split, Counts(CLASSES, None, TEST)))
     return data
 

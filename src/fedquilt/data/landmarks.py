@@ -16,7 +16,8 @@ from fedquilt.arguments import Count, Seed
 from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data
 from fedquilt.data.folders import find, folder_for
-from fedquilt.data.images import Ahead, ImageFiles, Scale, image_data
+from fedquilt.data.image_files import ImageFiles
+from fedquilt.data.images import Ahead, Images, Scale, image_data
 from fedquilt.data.landmarks_raw import WANTED, read_raw
 from fedquilt.data.published_splits import Counts, Published
 from fedquilt.errors import SpecError
@@ -76,8 +77,8 @@ def landmarks(
         f"{TOGETHER}/{image}.jpg" if together else f"{APART}/{'/'.join(image[:3])}/{image}.jpg" for image in images
     ]
     advice = f"{IMAGE_SOURCE}; unpack them in {home / APART}."
-    files = ImageFiles(home, names, size, scale, cache, advice)
-    return image_data(name, files, train, test, classes, augment, ahead)
+    files = ImageFiles(home, names, advice)
+    return image_data(name, Images(files, size, scale, cache), train, test, classes, augment, ahead)
 
 
 def _places(split: str, name: str) -> tuple[str, ...]:
