@@ -59,7 +59,7 @@ class Roles:
 class Columns:
     """The columns of one file: `x` has a row an example, `names` the label and the client, as they are written.
 
-    Examples that are read when they are needed stand in `x` by their numbers, which stay whole.
+    Whole numbers in `x` stay whole: symbols, or the numbers of examples that are read when they are needed.
     """
 
     source: str
@@ -112,7 +112,7 @@ def data_of_columns(
 
 
 def _tensor(source: str, x: Values) -> Tensor:
-    if x.ndim == 1:
+    if x.dtype.kind == "i":
         return torch.from_numpy(x)
     with np.errstate(over="ignore"):
         single = x.astype(np.float32)

@@ -163,4 +163,4 @@ def _numbers(source: str, name: str, values: Values) -> Values:
         raise DataError(f"{source}: column '{name}': holds arrays of different shapes")
     if values.dtype.kind not in "biuf":
         raise DataError(f"{source}: column '{name}': holds text, not numbers")
-    return values
+    return values if values.dtype.kind == "f" else values.astype(np.float64)
