@@ -122,8 +122,8 @@ def own(home: Path, **options: object) -> Data:
 SETS: dict[str, Callable[[Path], Data]] = {
     "image_folder": own,
     "hugging_face": lambda home: fedquilt.hugging_face("saved", client="who", **OPTIONS),
-    "inaturalist by user": lambda home: fedquilt.inaturalist(**OPTIONS),
-    "inaturalist by place": lambda home: fedquilt.inaturalist(split="geo_100", **OPTIONS),
+    "inaturalist by user": lambda home: fedquilt.inaturalist(check=False, **OPTIONS),
+    "inaturalist by place": lambda home: fedquilt.inaturalist(split="geo_100", check=False, **OPTIONS),
     "raw inaturalist by user": lambda home: fedquilt.inaturalist(source="raw", examples=12, **OPTIONS),
     "raw inaturalist by place": lambda home: fedquilt.inaturalist("geo_100", "raw", examples=12, **OPTIONS),
     "landmarks": lambda home: fedquilt.landmarks(**OPTIONS),
