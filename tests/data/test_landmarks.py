@@ -236,7 +236,11 @@ def test_a_landmark_with_more_images_than_a_field_of_pythons_csv_takes(home: Pat
     ("name", "content", "message"),
     [
         ("train_clean.csv", "images\n", r"train_clean\.csv: its first line must be landmark_id,images"),
-        ("train_clean.csv", "landmark_id,images\n", r"train_clean\.csv: has no images"),
+        (
+            "train_clean.csv",
+            "landmark_id,images\n",
+            r"train_clean\.csv: has no rows below its first line that have images",
+        ),
         ("train_clean.csv", "landmark_id,images\noak,a b\n", r"train_clean\.csv: cannot be read: invalid literal"),
         ("train_clean.csv", "landmark_id,images\n1,a b\n", "no landmark has 30 images of 10 users"),
         (
