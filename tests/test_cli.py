@@ -262,7 +262,7 @@ def test_show_names_reasons_as_they_are(command: Command) -> None:
     faulty = json.loads(second) | {"dropped": [{"client": 1, "reason": "no [/such] thing"}], "applied": False}
     path.write_text(f"{first}\n{json.dumps(faulty)}\n")
     out = command("show", "runs/spec").out
-    assert "1 clients, 1 rounds without an update" in out
+    assert "1 client, 1 round without an update" in out
     assert "no [/such] thing" in out
 
 
@@ -447,7 +447,63 @@ def test_interrupt_before_the_first_round(command: Command, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     monkeypatch.setattr(fedquilt, "run", interrupt)
-    assert command("run", "spec.toml").code == 130
+    answer = command("run", "spec.toml")
+    assert (answer.code, answer.out) == (130, "")
+    assert answer.err == "Interrupted before training began: nothing was started, and nothing saved.\n"
+
+
+@pytest.mark.parametrize("words", [["run", "spec.toml"], ["run", "spec.toml", "--out", "own"], ["sweep", "grid.toml"]])
+def test_interrupt_while_the_data_are_read_leaves_nothing(command: Command, words: list[str]) -> None:
+    Path("stop.py").write_text("def load():\n    raise KeyboardInterrupt\n")
+    Path("grid.toml").write_text(SPEC + '[sweep]\n"method.lr" = [0.001, 0.5]\n')
+    before = set(Path().rglob("*"))
+    answer = command(*words, "--set", "data.name=stop:load")
+    assert (answer.code, answer.out) == (130, "")
+    assert answer.err.endswith("nothing was started, and nothing saved.\n")
+    assert not {path for path in set(Path().rglob("*")) - before if path.is_file() and path.suffix != ".pyc"}
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_interrupt_before_a_run_goes_on(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    command("run", "spec.toml", "--set", "run.rounds=1")
+    monkeypatch.setattr(fedquilt, "resume", interrupt)
+    answer = command("resume", "runs/spec", "--rounds", "3")
+    assert (answer.code, answer.err) == (130, "Interrupted before training went on: the run is as it was.\n")
+
+
+def test_interrupt_while_plots_are_drawn(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fedquilt.experiment.run.draw_run", interrupt)
+        answer = command("run", "spec.toml")
+    assert answer.code == 130
+    assert "Interrupted after round 2; nothing is lost.\nGo on with: fedquilt resume runs/spec\n" in answer.out
+    assert command("resume", "runs/spec").code == 0
+    assert Path("runs/spec/curve.png").exists()
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_one_round_and_few_bytes(command: Command) -> None:
+    answer = command("run", "spec.toml", "--set", "run.rounds=1")
+    assert "begins, 1 round in all\n" in answer.out
+    assert "Finished 1 round: " in answer.out
+    shown = command("show", "runs/spec").out
+    sent = json.loads(command("show", "runs/spec", "--json").out)["bytes_up"]
+    assert sent < 1e6
+    assert f" {sent / 1e3:.1f} kB up" in shown
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_evaluating_on_data_that_do_not_fit_is_wrong_usage(command: Command) -> None:
+    command("run", "spec.toml")
+    answer = command("evaluate", "runs/spec", "--data", "synthetic")
+    assert answer.code == 2
+    assert answer.err.startswith("error: data: the model does not fit the data set synthetic (an example is (60,)")
 
 
 @pytest.mark.usefixtures("no_plots")

@@ -1,6 +1,6 @@
 """`python -m fedquilt`, and what the command `fedquilt` starts.
 
-Apart from the command line itself, so that Ctrl-C while that is still being imported ends quietly too.
+Apart from the command line itself, so that Ctrl-C while that is still being imported ends without a traceback too.
 """
 
 import sys
@@ -13,6 +13,7 @@ def main() -> None:
 
         cli.main()
     except KeyboardInterrupt:
+        print("Interrupted before anything began: nothing was started, and nothing saved.", file=sys.stderr)
         sys.exit(130)
 
 

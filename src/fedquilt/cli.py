@@ -20,6 +20,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
+from typer.core import TyperGroup
 
 import fedquilt
 from fedquilt import registry
@@ -28,14 +29,35 @@ from fedquilt.commands.evaluate import evaluate
 from fedquilt.commands.export import export
 from fedquilt.commands.partition import partition
 from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
-from fedquilt.progress import Lines, Live, clock, figure, percent, scores, watcher
+from fedquilt.progress import Lines, Live, amount, clock, counted, figure, percent, scores, watcher
 
 if TYPE_CHECKING:
     from fedquilt.experiment.run import Run
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
 
+UNTOUCHED = {
+    "run": "Interrupted before training began: nothing was started, and nothing saved.",
+    "resume": "Interrupted before training went on: the run is as it was.",
+    "sweep": "Interrupted before any training began: nothing was started, and nothing saved.",
+}
+"""What Ctrl-C has left of a command that had not come to training, which saves by itself what is done."""
+
+
+class Commands(TyperGroup):
+    """Commands that say what an interruption has left; by themselves, Typer's end without a word."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            err.print(UNTOUCHED.get(ctx.invoked_subcommand or "", "Interrupted."))
+            raise typer.Exit(INTERRUPTED) from None
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Federated learning for data that differs from owner to owner.",
     epilog="Start with: fedquilt new first.toml, then: fedquilt run first.toml",
     no_args_is_help=True,
@@ -299,14 +321,15 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def _closing(ended: Run) -> None:
     result, path = ended.result, ended.folder
     if result.interrupted:
-        _say(f"Interrupted after round {len(result.history)}; nothing is lost.")
+        when = f"after round {len(result.history)}" if len(result.history) else "before the first round was done"
+        _say(f"Interrupted {when}; nothing is lost.")
         _say(f"Go on with: fedquilt resume {shlex.quote(str(path))}")
         raise typer.Exit(INTERRUPTED)
     history = result.history
     best, lowest = history.best, history.lowest
     done = len(history)
     own = next((r["own_accuracy"] for r in reversed(result.history.records) if r.get("own_accuracy")), None)
-    words = f"Finished {done} {'round' if done == 1 else 'rounds'}: "
+    words = f"Finished {counted(done, 'round')}: "
     first, *others = scores(history.newest or {"accuracy": None, "loss": None})
     if best:
         first += f", best {percent(best[1])} in round {best[0]}"
@@ -335,9 +358,11 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
         **dict(line.rsplit(" ", 1) for line in scores(about)),
         "best": "–" if best is None else f"{_best(best)} in round {best['round']}",
         "digest": f"{about['digest'] or '–'}" + behind,
-        "left out": f"{left['clients']} clients, {left['rounds_without_update']} rounds without an update",
+        "left out": (
+            f"{counted(left['clients'], 'client')}, {counted(left['rounds_without_update'], 'round')} without an update"
+        ),
         "time": clock(about["seconds"]),
-        "sent": f"{about['bytes_down'] / 1e6:.1f} MB down, {about['bytes_up'] / 1e6:.1f} MB up",
+        "sent": f"{amount(about['bytes_down'])} down, {amount(about['bytes_up'])} up",
     }
     for reason, count in left["reasons"].items():
         lines[f"  {count}×"] = reason

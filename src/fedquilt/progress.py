@@ -56,6 +56,24 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number of things.
+
+    >>> counted(1, "round"), counted(2000, "round")
+    ('1 round', '2,000 rounds')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def amount(size: int) -> str:
+    """Write a number of bytes.
+
+    >>> amount(0), amount(26_000), amount(1_234_567_890)
+    ('0.0 kB', '26.0 kB', '1,234.6 MB')
+    """
+    return f"{size / 1e3:.1f} kB" if size < 1e6 else f"{size / 1e6:,.1f} MB"
+
+
 def percent(value: float | None) -> str:
     """Write an accuracy.
 
@@ -168,7 +186,7 @@ class Lines:
         """Say that training begins or goes on."""
         self._pace = Pace(len(history), last)
         how = f"goes on after round {len(history)}" if len(history) else "begins"
-        self._print(f"{self._title}: {how}, {last} rounds in all")
+        self._print(f"{self._title}: {how}, {counted(last, 'round')} in all")
 
     def heard(self, clients: int, total: int) -> None:
         """Say nothing of single clients."""

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 
 import fedquilt.data.hugging_face
-from fedquilt.data import hugging_face
+from fedquilt.core.describe import describe
+from fedquilt.data import hugging_face, image_folder
 from fedquilt.errors import DataError, MissingExtraError
 
 library = pytest.importorskip("datasets", reason="needs the extra hugging_face")
@@ -51,16 +56,116 @@ def test_a_column_of_arrays(tmp_path: Path) -> None:
         hugging_face(path)
 
 
-def test_images_stay_bytes_with_channels_first(tmp_path: Path) -> None:
-    images = np.random.default_rng(0).integers(0, 256, (2, 4, 5, 3), dtype=np.uint8)
+def save_images(folder: Path, images: list[Any], **more: Any) -> str:
     features = library.Features({"image": library.Image(), "label": library.Value("int64")})
-    made = library.Dataset.from_dict({"image": list(images), "label": [1, 0]}, features=features)
-    library.DatasetDict({"train": made, "test": made}).save_to_disk(tmp_path / "set")
-    data = hugging_face(str(tmp_path / "set"))
-    assert data.train.x.dtype == torch.uint8
-    assert np.array_equal(data.train.x.numpy(), images.transpose(0, 3, 1, 2))
+    made = library.Dataset.from_dict({"image": images, "label": [k % 2 for k in range(len(images))]}, features=features)
+    library.DatasetDict({"train": made, "test": made} | more).save_to_disk(folder)
+    return str(folder)
+
+
+def noise(count: int, *shape: int) -> list[np.ndarray[Any, Any]]:
+    return list(np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8))
+
+
+@pytest.mark.parametrize("shape", [(4, 5, 3), (4, 5)], ids=["colours", "grey"])
+def test_images_of_one_size_stay_as_they_are(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    images = noise(3, *shape)
+    data = hugging_face(save_images(tmp_path / "set", images))
+    assert data.train.x.tolist() == [0, 1, 2]
+    assert data.test.x.tolist() == [3, 4, 5]
+    assert data.augment is None
     assert data.prepare is not None
-    assert data.prepare(data.train.x).max() <= 1
+    expected = np.stack(images).reshape(3, 4, 5, -1).transpose(0, 3, 1, 2)
+    for rows in (data.train.x, data.test.x):
+        assert np.array_equal(np.rint(data.prepare(rows).numpy() * 255), expected)
+
+
+def test_loading_decodes_no_image_and_training_only_those_of_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_images(tmp_path / "set", noise(40, 30, 20, 3))
+    decoded: list[object] = []
+    load = PngImageFile.load
+    monkeypatch.setattr(PngImageFile, "load", lambda self: decoded.append(self) or load(self))
+    for options in ({}, {"size": 16}):
+        decoded.clear()
+        data = hugging_face(path, **options)
+        assert not decoded
+        assert data.prepare is not None
+        data.prepare(data.train.x[5:8])
+        assert len({id(image) for image in decoded}) == 3
+
+
+def test_memory_does_not_grow_with_the_pixels(tmp_path: Path) -> None:
+    """20 images of 12 megabytes each, all of one colour, are small files: all decoded, they would take 240 megabytes."""
+    path = save_images(tmp_path / "set", [Image.new("RGB", (2000, 2000))] * 20)
+    tracemalloc.start()
+    try:
+        data = hugging_face(path, size=16)
+        assert data.prepare is not None
+        data.prepare(data.train.x[:2])
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 40e6
+
+
+def test_images_are_brought_to_a_size_and_cut_as_those_of_a_folder(tmp_path: Path) -> None:
+    for number, shape in enumerate(((40, 30, 3), (25, 60, 3), (30, 30, 3), (64, 20, 3))):
+        Image.fromarray(noise(1, *shape)[0]).save(tmp_path / f"{number}.png")
+    paths = [str(tmp_path / f"{number}.png") for number in range(4)]
+    rows = "".join(f"{number}.png,{number % 2}\n" for number in range(4))
+    (tmp_path / "table.csv").write_text(f"path,label\n{rows}")
+    table = tmp_path / "table.csv"
+    folder = image_folder(tmp_path, table, size=24, test=table)
+    for cache in (None, tmp_path / "cache", tmp_path / "cache"):
+        data = hugging_face(save_images(tmp_path / "set", paths), size=24, scale="imagenet", cache=cache)
+        assert (data.ahead, data.at_once) == (folder.ahead, folder.at_once)
+        assert torch.equal(data.prepare(data.test.x), folder.prepare(folder.test.x))
+        draws = [np.random.default_rng(7) for _ in range(2)]
+        assert torch.equal(data.augment(data.train.x, draws[0]), folder.augment(folder.train.x, draws[1]))
+    assert len(list((tmp_path / "cache").rglob("*.npy"))) == 4
+
+
+def test_images_that_cannot_be_used(tmp_path: Path) -> None:
+    path = save_images(tmp_path / "shapes", [*noise(1, 4, 5, 3), *noise(1, 5, 4, 3)])
+    data = hugging_face(path)
+    with pytest.raises(
+        DataError, match=r"test: row 2, column 'image': .* 5 × 4 × 3 values, the first one 4 × 5 × 3; giv"
+    ):
+        data.prepare(data.test.x)
+    assert hugging_face(path, size=4).prepare(data.test.x).shape == (2, 3, 4, 4)
+    path = save_images(tmp_path / "none", [*noise(1, 4, 5, 3), None])
+    with pytest.raises(DataError, match="train: row 2, column 'image': has no image"):
+        hugging_face(path).prepare(data.train.x)
+    with pytest.raises(DataError, match=r"scale: .* for grey images take"):
+        hugging_face(save_images(tmp_path / "grey", noise(2, 4, 5)), scale="imagenet")
+    other = library.Dataset.from_dict({"image": [1, 2], "label": [0, 1]})
+    path = save_images(tmp_path / "other", noise(2, 4, 5), test=other)
+    with pytest.raises(DataError, match="test: column 'image': holds no images"):
+        hugging_face(path)
+
+
+def test_an_image_whose_file_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library's own reader of image folders notes paths, and not the files' bytes."""
+    monkeypatch.setattr(library.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    for number in range(4):
+        (tmp_path / "set" / f"{number % 2}").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(noise(1, 9, 9, 3)[0]).save(tmp_path / "set" / f"{number % 2}" / f"{number}.png")
+    data = hugging_face(str(tmp_path / "set"), test_fraction=0.5)
+    rows = torch.cat([data.train.x, data.test.x])
+    assert data.prepare(rows).shape == (4, 3, 9, 9)
+    (tmp_path / "set" / "1" / "3.png").unlink()
+    with pytest.raises(DataError, match=r"column 'image': the image .*3\.png cannot be opened: .*No such file"):
+        data.prepare(rows)
+
+
+def test_images_can_be_sent_to_spawned_workers(tmp_path: Path) -> None:
+    data = hugging_face(save_images(tmp_path / "set", noise(3, 9, 9, 3)), size=4)
+    sent = pickle.loads(pickle.dumps(data))  # noqa: S301 – our own bytes
+    assert torch.equal(sent.prepare(sent.test.x), data.prepare(data.test.x))
+    assert describe(sent.prepare) == describe(data.prepare)
+    assert str(tmp_path) not in describe(data.prepare)
 
 
 def test_without_a_test_split_a_share_is_held_out(tmp_path: Path) -> None:
@@ -84,7 +189,7 @@ def test_other_splits(tmp_path: Path) -> None:
     [
         ({"x": [1, 2], "y": [0, 1]}, "has no column 'label'; known: x, y"),
         ({"x": ["a", "b"], "label": [0, 1]}, "column 'x': holds text"),
-        ({"x": [[1], [1, 2]], "label": [0, 1]}, "column 'x': holds arrays or images of different shapes"),
+        ({"x": [[1], [1, 2]], "label": [0, 1]}, "column 'x': holds arrays of different shapes"),
         ({"x": [1.0, 2.0], "label": [0, -1]}, "row 2: the label is -1"),
         ({"x": [1.0, 2.0], "label": [0, 5]}, "the label is 5, but with 2 classes"),
         ({"x": [1.0, None], "label": [0, 1]}, "row 2: a feature is missing|has empty places"),

@@ -97,7 +97,7 @@ def test_other_names_for_columns(folder: Path) -> None:
             "has no column 'label'; its columns are path, class",
         ),
         ([], HEADER, "has no rows below its first line"),
-        ([], (), "has no column 'path'; its columns are none"),
+        ([], (), "is empty, or its first line is"),
         ([("a.png", "oak")], HEADER, "line 2 has 2 values, the first line 5"),
         ([*ROWS, ("a.png", "", "ann", "1", "1")], HEADER, "column 'label' is empty for image 5"),
         ([*ROWS, ("a.png", "oak", "", "1", "1")], HEADER, "column 'client' is empty for image 5"),

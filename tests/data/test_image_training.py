@@ -56,6 +56,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "own.csv").write_text("\n".join(rows) + "\n")
     _write_inaturalist(home, rng)
     _write_landmarks(home)
+    _write_hugging_face(home)
     return home
 
 
@@ -98,6 +99,17 @@ def _write_landmarks(home: Path) -> None:
     (home / "landmarks-user-160k" / "test.csv").write_text("\n".join(["image_id,class", *lines]) + "\n")
 
 
+def _write_hugging_face(home: Path) -> None:
+    library = pytest.importorskip("datasets", reason="needs the extra hugging_face")
+    library.disable_progress_bars()
+    values = {
+        "image": [str(home / "own" / f"{number}.{'jpg' if number % 2 else 'png'}") for number in range(48)],
+        "label": [number % 3 for number in range(48)],
+        "who": [number % 5 for number in range(48)],
+    }
+    library.Dataset.from_dict(values).cast_column("image", library.Image()).save_to_disk(home / "saved")
+
+
 @pytest.fixture(autouse=True)
 def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDQUILT_DATA", str(home))
@@ -109,8 +121,9 @@ def own(home: Path, **options: object) -> Data:
 
 SETS: dict[str, Callable[[Path], Data]] = {
     "image_folder": own,
-    "inaturalist by user": lambda home: fedquilt.inaturalist(**OPTIONS),
-    "inaturalist by place": lambda home: fedquilt.inaturalist(split="geo_100", **OPTIONS),
+    "hugging_face": lambda home: fedquilt.hugging_face("saved", client="who", **OPTIONS),
+    "inaturalist by user": lambda home: fedquilt.inaturalist(check=False, **OPTIONS),
+    "inaturalist by place": lambda home: fedquilt.inaturalist(split="geo_100", check=False, **OPTIONS),
     "raw inaturalist by user": lambda home: fedquilt.inaturalist(source="raw", examples=12, **OPTIONS),
     "raw inaturalist by place": lambda home: fedquilt.inaturalist("geo_100", "raw", examples=12, **OPTIONS),
     "landmarks": lambda home: fedquilt.landmarks(**OPTIONS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from PIL import Image
 
 from fedquilt.core.describe import describe
 from fedquilt.data.image_cache import ImageCache
-from fedquilt.data.images import ImageFiles, augmented, prepared
+from fedquilt.data.image_files import ImageFiles
+from fedquilt.data.images import Images, augmented, prepared
 from fedquilt.data.random_crop import AREA, DRAWS, RATIO, random_crop
 from fedquilt.errors import DataError
 
@@ -44,7 +46,7 @@ def album(tmp_path: Path) -> list[str]:
 
 
 def test_the_middle_of_every_kind_of_image(tmp_path: Path, album: list[str]) -> None:
-    files = ImageFiles(tmp_path, album, size=32, scale="unit")
+    files = Images(ImageFiles(tmp_path, album), size=32, scale="unit")
     x = prepared(torch.arange(len(album)), files)
     assert x.shape == (7, 3, 32, 32)
     assert x.dtype == torch.float32
@@ -59,7 +61,9 @@ def test_the_middle_is_seven_eighths_of_the_shorter_side(tmp_path: Path) -> None
     pixels = np.zeros((160, 240, 3), dtype=np.uint8)
     pixels[10:150, 50:190] = 255
     Image.fromarray(pixels).save(tmp_path / "framed.png")
-    files = ImageFiles(tmp_path, ["framed.png"], size=140, scale="unit")  # 8/7 of 140 are 160: it is not made smaller
+    files = Images(
+        ImageFiles(tmp_path, ["framed.png"]), size=140, scale="unit"
+    )  # 8/7 of 140 are 160: it is not made smaller
     assert prepared(torch.tensor([0]), files).min() == 1.0
 
 
@@ -74,14 +78,14 @@ def test_the_middle_is_seven_eighths_of_the_shorter_side(tmp_path: Path) -> None
 def test_scales(tmp_path: Path, scale: str, black: list[float], white: list[float]) -> None:
     Image.new("RGB", (9, 9), "black").save(tmp_path / "black.png")
     Image.new("RGB", (9, 9), "white").save(tmp_path / "white.png")
-    x = prepared(torch.arange(2), ImageFiles(tmp_path, ["black.png", "white.png"], size=4, scale=scale))
+    x = prepared(torch.arange(2), Images(ImageFiles(tmp_path, ["black.png", "white.png"]), size=4, scale=scale))
     assert torch.allclose(x, torch.tensor([black, white])[:, :, None, None], atol=1e-4)
 
 
 def test_augmentation_depends_on_the_draws_alone_not_on_how_many_are_made_at_once(
     tmp_path: Path, album: list[str]
 ) -> None:
-    files, rows = ImageFiles(tmp_path, album, size=24), torch.tensor([0, 3, 1, 0, 6])
+    files, rows = Images(ImageFiles(tmp_path, album), size=24), torch.tensor([0, 3, 1, 0, 6])
     at_once = augmented(rows, np.random.default_rng(5), files)
     rng = np.random.default_rng(5)
     assert torch.equal(at_once, torch.cat([augmented(part, rng, files) for part in rows.split(2)]))
@@ -93,7 +97,9 @@ def test_half_of_the_crops_are_mirrored(tmp_path: Path) -> None:
     """An image that gets brighter from left to right does so from right to left when mirrored."""
     ramp = np.repeat(np.linspace(0, 255, 64, dtype=np.uint8)[None, :, None], 64, axis=0).repeat(3, axis=2)
     Image.fromarray(ramp).save(tmp_path / "ramp.png")
-    x = augmented(torch.zeros(400, dtype=torch.int64), np.random.default_rng(0), ImageFiles(tmp_path, ["ramp.png"], 8))
+    x = augmented(
+        torch.zeros(400, dtype=torch.int64), np.random.default_rng(0), Images(ImageFiles(tmp_path, ["ramp.png"]), 8)
+    )
     mirrored = (x[:, 0, :, 0].mean(dim=1) > x[:, 0, :, -1].mean(dim=1)).float().mean()
     assert 0.4 < mirrored < 0.6
 
@@ -120,8 +126,8 @@ def test_a_crop_that_never_fits_is_the_middle_ratio() -> None:
 
 def test_the_cache_changes_no_bits_and_spares_the_decoding(tmp_path: Path, album: list[str]) -> None:
     rows = torch.arange(len(album))
-    plain = augmented(rows, np.random.default_rng(1), ImageFiles(tmp_path, album, size=24))
-    cached = ImageFiles(tmp_path, album, size=24, cache=tmp_path / "cache")
+    plain = augmented(rows, np.random.default_rng(1), Images(ImageFiles(tmp_path, album), size=24))
+    cached = Images(ImageFiles(tmp_path, album), size=24, cache=tmp_path / "cache")
     assert torch.equal(plain, augmented(rows, np.random.default_rng(1), cached))
     assert len(list((tmp_path / "cache").rglob("*.npy"))) == len(album)
     for name in album:  # the same length and time of change: only the cache can know what was there
@@ -130,11 +136,11 @@ def test_the_cache_changes_no_bits_and_spares_the_decoding(tmp_path: Path, album
         os.utime(tmp_path / name, ns=(about.st_atime_ns, about.st_mtime_ns))
     assert torch.equal(plain, augmented(rows, np.random.default_rng(1), cached))
     with pytest.raises(DataError, match="cannot be read"):
-        prepared(rows, ImageFiles(tmp_path, album, size=24))
+        prepared(rows, Images(ImageFiles(tmp_path, album), size=24))
 
 
 def test_a_file_that_changes_is_decoded_again(tmp_path: Path) -> None:
-    files = ImageFiles(tmp_path, ["a.png"], size=8, scale="unit", cache=tmp_path / "cache")
+    files = Images(ImageFiles(tmp_path, ["a.png"]), size=8, scale="unit", cache=tmp_path / "cache")
     Image.new("RGB", (9, 9), "black").save(tmp_path / "a.png")
     assert files.ready(torch.tensor([0]), None).max() == 0.0
     Image.new("RGB", (9, 9), "white").save(tmp_path / "a.png")
@@ -145,7 +151,7 @@ def test_a_file_that_changes_is_decoded_again(tmp_path: Path) -> None:
 def test_another_size_is_another_entry(tmp_path: Path) -> None:
     photo(tmp_path / "a.png", 90, 90)
     for size in (8, 16):
-        files = ImageFiles(tmp_path, ["a.png"], size=size, cache=tmp_path / "cache")
+        files = Images(ImageFiles(tmp_path, ["a.png"]), size=size, cache=tmp_path / "cache")
         assert files.small(0).shape[0] == -(-size * 8 // 7)
         assert torch.equal(prepared(torch.tensor([0]), files), prepared(torch.tensor([0]), files))
     assert len(list((tmp_path / "cache").rglob("*.npy"))) == 2
@@ -153,8 +159,8 @@ def test_another_size_is_another_entry(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "emptied", "pickled", "of floats"])
 def test_a_damaged_entry_counts_as_none(tmp_path: Path, damage: str) -> None:
-    path = photo(tmp_path / "a.png", 30, 30)
-    files = ImageFiles(tmp_path, ["a.png"], size=8, cache=tmp_path / "cache")
+    photo(tmp_path / "a.png", 30, 30)
+    files = Images(ImageFiles(tmp_path, ["a.png"]), size=8, cache=tmp_path / "cache")
     expected = files.small(0).copy()
     (entry,) = (tmp_path / "cache").rglob("*.npy")
     if damage == "cut":
@@ -165,15 +171,15 @@ def test_a_damaged_entry_counts_as_none(tmp_path: Path, damage: str) -> None:
         np.save(entry, np.array([{}], dtype=object), allow_pickle=True)
     else:
         np.save(entry, np.zeros((10, 10, 3)))
-    assert ImageCache(tmp_path / "cache").get(path, -(-8 * 8 // 7)) is None
+    assert ImageCache(tmp_path / "cache").get(f"{files.source.key(0)}\n10") is None
     assert np.array_equal(files.small(0), expected)
     assert np.array_equal(np.load(entry), expected)
 
 
 def test_many_threads_fill_one_cache(tmp_path: Path) -> None:
     names = [photo(tmp_path / f"{i}.png", 40, 40, seed=i).name for i in range(6)]
-    files = ImageFiles(tmp_path, names, size=16, cache=tmp_path / "cache")
-    expected = prepared(torch.arange(6), ImageFiles(tmp_path, names, size=16))
+    files = Images(ImageFiles(tmp_path, names), size=16, cache=tmp_path / "cache")
+    expected = prepared(torch.arange(6), Images(ImageFiles(tmp_path, names), size=16))
     made: list[torch.Tensor] = []
     threads = [threading.Thread(target=lambda: made.append(prepared(torch.arange(6), files))) for _ in range(8)]
     for thread in threads:
@@ -188,7 +194,7 @@ def test_many_threads_fill_one_cache(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"cache: the folder .*file/cache cannot be made"):
-        ImageFiles(tmp_path, [], size=8, cache=tmp_path / "file" / "cache")
+        Images(ImageFiles(tmp_path, []), size=8, cache=tmp_path / "file" / "cache")
 
 
 # What is wrong with a file is said with its name.
@@ -200,7 +206,7 @@ def test_a_file_that_ends_early(tmp_path: Path, name: str, share: float) -> None
     content = photo(tmp_path / name, 120, 120).read_bytes()
     (tmp_path / name).write_bytes(content[: int(share * len(content))])
     with pytest.raises(DataError, match=rf"{name}: the image cannot be read"):
-        prepared(torch.tensor([0]), ImageFiles(tmp_path, [name], size=16))
+        prepared(torch.tensor([0]), Images(ImageFiles(tmp_path, [name]), size=16))
 
 
 @settings(max_examples=60, deadline=None)
@@ -213,13 +219,13 @@ def test_a_changed_byte_gives_an_image_or_a_data_error(
     content[place % len(content)] = byte
     (folder / f"a.{ending}").write_bytes(content)
     try:
-        assert prepared(torch.tensor([0]), ImageFiles(folder, [f"a.{ending}"], size=16)).shape == (1, 3, 16, 16)
+        assert prepared(torch.tensor([0]), Images(ImageFiles(folder, [f"a.{ending}"]), size=16)).shape == (1, 3, 16, 16)
     except DataError as error:
         assert f"a.{ending}: " in str(error)  # noqa: PT017
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    files = ImageFiles(tmp_path, ["gone.jpg"], size=16, cache=tmp_path / "cache", advice="Put it there.")
+    files = Images(ImageFiles(tmp_path, ["gone.jpg"], "Put it there."), size=16, cache=tmp_path / "cache")
     with pytest.raises(DataError, match=r"gone\.jpg: there is no such image file\. Put it there\."):
         prepared(torch.tensor([0]), files)
 
@@ -229,17 +235,15 @@ def test_an_image_with_too_many_pixels(tmp_path: Path, monkeypatch: pytest.Monke
     photo(tmp_path / "bomb.png", 20, 10)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", most)
     with pytest.raises(DataError, match=rf"bomb\.png: the image has more than {most} pixels"):
-        prepared(torch.tensor([0]), ImageFiles(tmp_path, ["bomb.png"], size=4))
+        prepared(torch.tensor([0]), Images(ImageFiles(tmp_path, ["bomb.png"]), size=4))
 
 
 # Runs are told apart by what decides values, wherever the files lie.
 
 
 def test_a_description_names_no_folder_and_every_file(tmp_path: Path) -> None:
-    def described(names: list[str], **options: object) -> str:
-        from functools import partial
-
-        return describe(partial(prepared, files=ImageFiles(size=8, names=names, **({"folder": tmp_path} | options))))
+    def described(names: list[str], folder: Path = tmp_path, **options: object) -> str:
+        return describe(partial(prepared, images=Images(ImageFiles(folder, names), 8, **options)))
 
     names = [f"{i}.jpg" for i in range(2000)]
     assert described(names) == described(names, folder=Path("elsewhere"), cache=tmp_path / "cache")
@@ -249,6 +253,6 @@ def test_a_description_names_no_folder_and_every_file(tmp_path: Path) -> None:
 
 
 def test_files_can_be_sent_to_workers(tmp_path: Path, album: list[str]) -> None:
-    files = ImageFiles(tmp_path, album, size=8, cache=tmp_path / "cache")
+    files = Images(ImageFiles(tmp_path, album), size=8, cache=tmp_path / "cache")
     sent = pickle.loads(pickle.dumps(files))  # noqa: S301 – our own bytes
     assert torch.equal(prepared(torch.arange(7), files), prepared(torch.arange(7), sent))

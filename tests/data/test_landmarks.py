@@ -15,9 +15,8 @@ from PIL import Image
 
 import fedquilt
 from fedquilt.data import landmarks
-from fedquilt.data.landmarks import COUNTS
 from fedquilt.data.landmarks_raw import fixed_point, rows_to_test
-from fedquilt.data.published_splits import Counts
+from fedquilt.data.published_counts import COUNTS
 from fedquilt.errors import DataError, SpecError
 
 NOT_PUBLISHED = pytest.mark.filterwarnings("ignore:landmarks .* is not as published:RuntimeWarning")
@@ -43,7 +42,7 @@ def write_split(home: Path, split: str = "160k") -> None:
 @pytest.mark.parametrize("split", ["160k", "23k"])
 def test_published_splits(home: Path, split: str) -> None:
     write_split(home, split)
-    data = landmarks(split=split, size=8)
+    data = landmarks(split=split, size=8, check=False)
     assert data.train.y.tolist() == [1, 0, 0]
     assert data.train.ids is not None
     assert data.train.ids.tolist() == [1, 0, 1]
@@ -53,16 +52,21 @@ def test_published_splits(home: Path, split: str) -> None:
 def test_a_warning_says_how_the_files_differ(home: Path) -> None:
     write_split(home, "23k")
     with pytest.warns(RuntimeWarning) as told:
-        landmarks(split="23k")
+        landmarks(split="23k", check=False)
     assert str(told[0].message) == (
         "landmarks 23k is not as published: 2 classes instead of 203, 3 training images instead of 23,080, "
-        "2 clients instead of 233, mini_gld_train_split.csv has another MD5 digest, "
-        "mini_gld_test.csv has another MD5 digest"
+        "2 clients instead of 233"
     )
+    with pytest.raises(
+        DataError, match=r"mini_gld_train_split\.csv: .* MD5 \w{32}, expected 9fd62c\w+; .* `check = fal"
+    ):
+        landmarks(split="23k")
 
 
 def test_the_published_counts() -> None:
-    assert COUNTS["160k"] == Counts(classes=2_028, train=164_172, test=19_526, clients=1_262)
+    assert str(COUNTS["landmarks"]["160k"]) == (
+        "published (Hsu 2020): 1,262 clients, 164,172 images to train, 19,526 to test, 2,028 classes"
+    )
 
 
 @NOT_PUBLISHED
@@ -196,7 +200,7 @@ def test_the_split_made_from_the_tables(home: Path) -> None:
     rows, images = write_raw(home)
     data = landmarks(source="raw", size=8)
     about = dict(zip(images, rows, strict=True))
-    files = data.prepare.keywords["files"]  # type: ignore[union-attr]
+    files = data.prepare.keywords["images"].source  # type: ignore[union-attr]
     trained = [about[files.path(number).stem] for number in data.train.x.tolist()]
     tested = [about[files.path(number).stem] for number in data.test.x.tolist()]
     assert Counter(trained) == {(100 + mark, user): 6 for user in range(12) for mark in range(6)}
@@ -215,7 +219,7 @@ def test_the_seed_decides_which_images_are_tested_on(home: Path) -> None:
 
     def names(seed: int) -> set[str]:
         data = landmarks(source="raw", seed=seed)
-        files = data.prepare.keywords["files"]  # type: ignore[union-attr]
+        files = data.prepare.keywords["images"].source  # type: ignore[union-attr]
         return {files.path(number).stem for number in data.test.x.tolist()}
 
     assert names(1) == names(1) != names(2)
@@ -232,7 +236,11 @@ def test_a_landmark_with_more_images_than_a_field_of_pythons_csv_takes(home: Pat
     ("name", "content", "message"),
     [
         ("train_clean.csv", "images\n", r"train_clean\.csv: its first line must be landmark_id,images"),
-        ("train_clean.csv", "landmark_id,images\n", r"train_clean\.csv: has no images"),
+        (
+            "train_clean.csv",
+            "landmark_id,images\n",
+            r"train_clean\.csv: has no rows below its first line that have images",
+        ),
         ("train_clean.csv", "landmark_id,images\noak,a b\n", r"train_clean\.csv: cannot be read: invalid literal"),
         ("train_clean.csv", "landmark_id,images\n1,a b\n", "no landmark has 30 images of 10 users"),
         (

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+import fedquilt
+from fedquilt.core.loss import IGNORED
 from fedquilt.data import leaf
+from fedquilt.data.leaf_letters import LETTERS
 from fedquilt.errors import DataError
+from fedquilt.models.char_lstm import char_lstm
 
 
 def write(folder: Path, name: str, held: dict[str, tuple[Any, Any]], **changes: Any) -> None:
@@ -70,7 +74,8 @@ def test_shape(tmp_path: Path) -> None:
         (TRAIN, {"users": None}, "has no 'users'"),
         (TRAIN, {"user_data": {}}, "user 'zoe' has no 'x' and 'y'"),
         (TRAIN, {"users": [1, 2, 3]}, "user 1 has no 'x' and 'y'"),
-        ({"a": (["text"], [0])}, {}, "'a': x holds text"),
+        ({"a": (["text"], [0])}, {}, "'a': x holds texts, and y something else"),
+        ({"a": ([["1", "Mon", "q", "me", "Hi"]], [1])}, {}, "'a': x holds lists of texts, as LEAF's Sent140"),
         ({"a": ([[1]], ["e"])}, {}, "'a': y holds text"),
         ({"a": ([[1]], [[0]])}, {}, "'a': y has more than one label"),
         ({"a": ([[1], [1, 2]], [0, 1])}, {}, "'a': examples of different shapes"),
@@ -86,6 +91,63 @@ def test_says_what_is_wrong(tmp_path: Path, users: dict[str, Any], changes: dict
     write(tmp_path / "test", "0.json", users, **changes)
     with pytest.raises(DataError, match=message):
         leaf(tmp_path, classes=3)
+
+
+def window(start: str) -> str:
+    return (start + " the quality of mercy is not strain'd;" * 3)[:80]
+
+
+def test_shakespeare(tmp_path: Path) -> None:
+    """LEAF's files of Shakespeare: 80 letters, and the one that comes next, numbered by its published alphabet."""
+    write(
+        tmp_path / "train", "0.json", {"B": ([window("Of"), window("\n}")], ["e", " "]), "A": ([window("0>")], ["Z"])}
+    )
+    write(tmp_path / "test", "0.json", {"B": ([window("[Exit]")], ["!"])})
+    data = leaf(tmp_path)
+    assert LETTERS == "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
+    assert data.classes == len(LETTERS) == 80
+    assert data.train.x.dtype == torch.int8
+    assert ["".join(LETTERS[number] for number in row) for row in data.train.x.tolist()][1] == window("\n}")
+    assert data.train.y.shape == (3, 80)
+    assert (data.train.y[:, :-1] == IGNORED).all()
+    assert data.train.y[:, -1].tolist() == [LETTERS.index(letter) for letter in "e Z"]
+    assert data.train.ids is not None
+    assert data.train.ids.tolist() == [1, 1, 0]
+    assert data.test.y[0, -1] == 2
+
+
+def test_shakespeare_trains_in_worker_processes(tmp_path: Path) -> None:
+    """The same letter always follows: an LSTM learns that within a few rounds."""
+    users = {name: ([window(k * name) for k in range(1, 11)], ["e"] * 10) for name in "abc"}
+    write(tmp_path / "all_data", "all.json", users)
+    data = leaf(tmp_path)
+    assert (len(data.train), len(data.test)) == (24, 6)
+    model = char_lstm(vocabulary=80, hidden=8, layers=1)
+    method = fedquilt.fed_avg(lr=2.0, fraction=1.0, batch=4, epochs=2)
+    result = fedquilt.train(model, data, fedquilt.natural(data), method, rounds=3, engine=fedquilt.processes(workers=2))
+    assert result.history.accuracy[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("users", "options", "message"),
+    [
+        ({"a": ([window("é")], ["e"])}, {}, "user 'a': x: 'é' is none of the 80 letters"),
+        ({"a": ([window("“")], ["e"])}, {}, "user 'a': x: '“' is none of the 80 letters"),
+        ({"a": ([window("a")], ["_"])}, {}, "user 'a': y: '_' is none of the 80 letters"),
+        ({"a": ([window("a")], ["of"])}, {}, "user 'a': y: a text of 2 letters, expected 1: 'of'"),
+        ({"a": ([window("a")], [""])}, {}, "user 'a': y: a text of 0 letters, expected 1: ''"),
+        ({"a": ([""], ["a"])}, {}, "user 'a': x: a text of 0 letters, expected some"),
+        ({"a": ([window("a"), "short"], ["e", "e"])}, {}, "user 'a': x: a text of 5 letters, expected 80: 'short'"),
+        ({"a": (["long"], ["e"]), "b": (["short"], ["e"])}, {}, r"examples of different shapes: \(4,\) \(user 'a'\)"),
+        ({"a": (["text"], ["e"]), "b": ([[1, 2]], [0])}, {}, "some users have texts, others numbers: 'a' and 'b'"),
+        ({"a": (["text"], ["e"])}, {"shape": (80,)}, "x holds texts, which have none"),
+        ({"a": (["text"], ["e"])}, {"classes": 26}, "the letters of .* are 80 classes; leave it out"),
+    ],
+)
+def test_texts_that_cannot_be_read(tmp_path: Path, users: dict[str, Any], options: Any, message: str) -> None:
+    write(tmp_path / "all_data", "0.json", users)
+    with pytest.raises(DataError, match=message):
+        leaf(tmp_path, **options)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "[" * 100_000, "{}", "\udcff"])

@@ -104,23 +104,32 @@ def test_found_below_the_data_folders(tmp_path: Path, monkeypatch: pytest.Monkey
         table(Path("no.csv"), label="kind")
 
 
+@pytest.mark.parametrize("place", [0, 5, 10, 21])
+def test_a_value_is_named_by_its_line_wherever_its_row_ends_up(tmp_path: Path, place: int) -> None:
+    """Between rows there are empty lines, and a third of the rows is held out."""
+    rows = [f"{'nan' if k == place else k},{k % 2}" for k in range(22)]
+    (tmp_path / "a.csv").write_text("x,y\n\n" + "\n\n".join(rows) + "\n")
+    with pytest.raises(DataError, match=f"a.csv: line {2 * place + 3}: a feature is missing"):
+        table(tmp_path / "a.csv", label="y", test_fraction=0.3)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no column 'y'"),
-        ("x,y\n", "a.csv: has no rows"),
+        ("", "is empty, or its first line is"),
+        ("x,y\n", "a.csv: has no rows below its first line"),
         ("x,z\n1,2\n", "has no column 'y'; known: x, z"),
         ("y\n1\n", "has no columns of features beside y"),
         ("x,x,y\n1,2,0\n", "two columns have the same name"),
         ("x,y\n1,0\ntwo,1\n", "line 3, column 'x': 'two' is not a number"),
         ("x,y\n1,0\n,1\n", "line 3, column 'x': is empty"),
-        ("x,y\n1,0\nnan,1\n", "row 2: a feature is missing, or no finite number"),
-        ("x,y\n1,0\n1e300,1\n", "row 2: a feature is missing, or no finite number"),
+        ("x,y\n1,0\nnan,1\n", "line 3: a feature is missing, or no finite number"),
+        ("x,y\n1,0\n1e300,1\n", "line 3: a feature is missing, or no finite number"),
         ("x,y\n1,0\n1\n", "line 3: 1 values, but the first line names 2"),
-        ("x,y\n1,0\n1,-1\n", "row 2: the label is -1; labels start at 0"),
-        ("x,y\n1,0\n1,0.5\n", "row 2: the label is 0.5, not a whole number or text"),
-        ("x,y\n1,0\n1,7\n", "row 2: the label is 7, but with 3 classes labels go from 0 to 2"),
-        ("x,y\n1,cat\n1,\n", "row 2: the label is empty"),
+        ("x,y\n1,0\n1,-1\n", "line 3: the label is -1; labels start at 0"),
+        ("x,y\n1,0\n1,0.5\n", "line 3: the label is 0.5, not a whole number or text"),
+        ("x,y\n1,0\n1,7\n", "line 3: the label is 7, but with 3 classes labels go from 0 to 2"),
+        ("x,y\n1,cat\n1,\n", "line 3: the label is empty"),
         ('x,y\n1,0\n1,"a\n', "cannot be read"),
         ("x,y\n1,0\n1,\udcff\n", "cannot be read"),
     ],
@@ -188,7 +197,7 @@ def test_other_kinds_of_file(tmp_path: Path) -> None:
 def test_places_on_earth(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(ROWS.replace("52.5", "152.5"))
     names = {"label": "kind", "client": "owner", "latitude": "lat"}
-    with pytest.raises(DataError, match=r"row 2, column 'lat': 152\.5 is outside of −90 to 90 degrees"):
+    with pytest.raises(DataError, match=r"line 3, column 'lat': 152\.5 is outside of −90 to 90 degrees"):
         table(tmp_path / "a.csv", longitude="lon", **names)
     with pytest.raises(DataError, match="latitude and longitude go together"):
         table(tmp_path / "a.csv", **names)
@@ -196,7 +205,7 @@ def test_places_on_earth(tmp_path: Path) -> None:
 
 def test_a_client_without_a_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(ROWS.replace(",ada,", ",,"))
-    with pytest.raises(DataError, match="row 5, column 'owner': is empty"):
+    with pytest.raises(DataError, match="line 6, column 'owner': is empty"):
         table(tmp_path / "a.csv", label="kind", client="owner", features=("height",))
 
 

@@ -189,7 +189,7 @@ CHANGED = [
     ({"data.test_fraction": 1.0}, "[data] test_fraction: must be less than 1, got 1.0"),
     (
         {"data.test_fraction": 1e-9},
-        "[data] test_fraction = 1e-09 of 1797 examples leaves the test part empty",
+        "[data] test_fraction = 1e-09 of 1,797 examples leaves the test part empty; take a larger one, or more examples",
     ),
     (
         {"partition.name": "dirichlet", "partition.alpha": -0.5},

@@ -46,6 +46,19 @@ def test_every_clients_accuracy_is_that_of_the_model(ended: fedquilt.Run) -> Non
     assert record["own_accuracy_quantiles"][0] == pytest.approx(min(accuracies), abs=1e-6)
 
 
+@pytest.mark.parametrize("personal", [{}, {"name": "ditto"}, {"name": "fine_tuned"}])
+def test_many_clients_fare_the_same_in_worker_processes(tmp_path: Path, personal: dict[str, str]) -> None:
+    """Without a model of their own, 12 or 13 of 200 clients are in a task of one of two workers."""
+    changed = SPEC | {"run": {"rounds": 1}, "partition": SPEC["partition"] | {"clients": 200, "alpha": 100.0}}
+    changed |= {"wrap": [personal]} if personal else {}
+    files = []
+    for engine in ({"name": "inline"}, {"name": "processes", "workers": 2}):
+        folder = fedquilt.run(changed | {"engine": engine}, out=tmp_path / engine["name"]).folder
+        files.append((folder / "clients.json").read_text())
+    assert files[0] == files[1]
+    assert len(json.loads(files[0])["clients"]) > 150
+
+
 def test_quantiles_stand_where_the_model_is_evaluated(ended: fedquilt.Run) -> None:
     lines = [json.loads(line) for line in (ended.folder / "metrics.jsonl").read_text().splitlines()]
     assert ["own_accuracy_quantiles" in line for line in lines] == [False, True, True]

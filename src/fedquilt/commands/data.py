@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,8 +17,9 @@ from fedquilt import registry
 from fedquilt.errors import DataError, nearest
 
 if TYPE_CHECKING:
-    from fedquilt.data.download import Tell
-    from fedquilt.data.published import Published
+    from fedquilt.data.by_hand import Wanted
+    from fedquilt.data.published import File, Published
+    from fedquilt.data.tell import Tell
 
 app = typer.Typer(help="List, describe and fetch data sets.", no_args_is_help=True)
 out = Console(emoji=False)
@@ -40,14 +42,34 @@ def list_() -> None:
     out.print(table)
 
 
-@app.command(epilog="Example: fedquilt data info cifar10")
-def info(name: Name) -> None:
+@app.command(epilog="Example: fedquilt data info cifar10 --check")
+def info(
+    name: Name,
+    check: Annotated[
+        bool, typer.Option("--check", help="Also read the files that are there: are they the published ones?")
+    ] = False,
+) -> None:
     """Describe a data set: counts, licence, sources, where its files are looked for and which are missing."""
+    from fedquilt.data.by_hand import BY_HAND
+    from fedquilt.data.published_counts import COUNTS
+
     published = _published(name)
+    files: list[tuple[File | Wanted, Path]]
     if published is None:
         _say(registry.datasets.summary(name))
+        for counts in COUNTS.get(name, {}).values():
+            _say(str(counts))
         _say(_by_hand(name) or "It has no published files: nothing is to be fetched.")
-        return
+        wanted = BY_HAND.get(name, ())
+        files = [(each, there) for each in wanted if (there := each.found()) is not None]
+    else:
+        _describe(published)
+        files = [(each, there) for each in published.files if (there := published.found(each)) is not None]
+    if check:
+        _check(name, files)
+
+
+def _describe(published: Published) -> None:
     from fedquilt.data.folders import folders
 
     _say(published.about)
@@ -61,6 +83,27 @@ def info(name: Name) -> None:
     for file in published.files:
         there = published.found(file)
         _say(f"missing: {file.name}" if there is None else f"there: {there}")
+
+
+def _check(name: str, files: list[tuple[File | Wanted, Path]]) -> None:
+    """Say of files whether they are the published ones; raise a DataError if one is not."""
+    wrong, seen = 0, set()
+    with _progress() as tell:
+        for file, path in files:
+            if path in seen or not path.is_file():
+                continue
+            seen.add(path)
+            try:
+                file.check(path, tell)
+            except DataError as error:
+                wrong += 1
+                _say(f"not as published: {error}")
+            else:
+                _say(f"as published: {path}" if file.can_check(path) else f"no digest is known: {path}")
+    if not seen:
+        _say("There are no files to check.")
+    if wrong:
+        raise DataError(f"{name}: {wrong} of {len(seen)} files are not as published")
 
 
 @app.command(epilog="Example: fedquilt data get cifar10")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from fedquilt.data.digest import check_digest
 from fedquilt.data.folders import folders
+from fedquilt.data.tell import Tell, tell_nobody
 
 BY_HAND: dict[str, tuple[Wanted, ...]] = {}
 """What every such data set looks for, by its name."""
@@ -16,11 +19,24 @@ class Wanted:
     """A file, or a folder of images, by the names it is looked for below a data folder; any one of them will do.
 
     `source` says where it can be had, `when` for which arguments it is needed; by default for those of a bare name.
+    `digests` are those that are published, of the unpacked content, by the last part of a name; `largest` its bytes, at
+    most.
     """
 
     names: tuple[str, ...]
     source: str
     when: str = ""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    largest: int = 2**30
+
+    def can_check(self, path: Path) -> bool:
+        """Whether a digest is published for the file at the path."""
+        return path.name in self.digests
+
+    def check(self, path: Path, tell: Tell = tell_nobody) -> None:
+        """Raise a DataError unless the file at the path has the published digest, where there is one."""
+        if self.can_check(path):
+            check_digest(path, self.digests[path.name], self.largest, tell)
 
     def found(self) -> Path | None:
         """Return where it is, or None."""

@@ -32,13 +32,15 @@ def preprocessing(name: Preprocess, mean: Channels, std: Channels) -> tuple[Prep
     return functools.partial(standardise, mean=means, std=stds), None
 
 
-def read_split(files: Published, names: list[str], labels: tuple[int, ...], take: int = 0) -> Split:
+def read_split(files: Published, names: list[str], labels: tuple[int, ...], take: int = 0, check: bool = True) -> Split:
     """Read files of records, one after the other.
 
-    `labels` has the number of classes of each label byte of a record, `take` says which of them is the label. Files
-    without a digest are not checked for one.
+    `labels` has the number of classes of each label byte of a record, `take` says which of them is the label. With
+    `check`, files must have their published digests.
     """
-    records = np.concatenate([_read(files.find(name), files.file(name).digest, labels) for name in names])
+    records = np.concatenate(
+        [_read(files.find(name), files.file(name).digest if check else None, labels) for name in names]
+    )
     x = torch.from_numpy(records[:, len(labels) :].reshape(-1, 3, 32, 32))
     return Split(x, torch.from_numpy(records[:, take].astype(np.int64)))
 

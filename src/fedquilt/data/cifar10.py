@@ -54,17 +54,19 @@ STD = (62.993219, 62.088708, 66.704900)
 
 
 @datasets.register
-def cifar10(preprocess: Preprocess = "standardise") -> Data:
+def cifar10(preprocess: Preprocess = "standardise", check: bool = True) -> Data:
     """CIFAR-10's 50,000 training and 10,000 test images of 32×32 pixels in 10 classes (Krizhevsky 2009).
 
     `preprocess` is `standardise` (each channel's mean and standard deviation over the training set), `mcmahan` (24×24
     crops, changed at random in training, as in McMahan 2017) or `none` (pixels scaled to [0, 1]).
 
+    `check` refuses files that have not the published digests.
+
     >>> data = cifar10()  # doctest: +SKIP
     >>> data.train.x.shape, data.test.x.dtype  # doctest: +SKIP
     (torch.Size([50000, 3, 32, 32]), torch.uint8)
     """
-    train = read_split(FILES, [f"data_batch_{i}.bin" for i in range(1, 6)], LABELS)
-    test = read_split(FILES, ["test_batch.bin"], LABELS)
+    train = read_split(FILES, [f"data_batch_{i}.bin" for i in range(1, 6)], LABELS, check=check)
+    test = read_split(FILES, ["test_batch.bin"], LABELS, check=check)
     prepare, augment = preprocessing(preprocess, MEAN, STD)
     return Data("cifar10", train, test, classes=10, prepare=prepare, augment=augment)

@@ -46,16 +46,19 @@ STD = (68.170243, 65.391808, 70.418370)
 
 
 @datasets.register
-def cifar100(labels: Literal["fine", "coarse"] = "fine", preprocess: Preprocess = "standardise") -> Data:
+def cifar100(
+    labels: Literal["fine", "coarse"] = "fine", preprocess: Preprocess = "standardise", check: bool = True
+) -> Data:
     """CIFAR-100's 50,000 training and 10,000 test images of 32×32 pixels in 100 classes (Krizhevsky 2009).
 
-    `labels` are the 100 `fine` or the 20 `coarse` classes. `preprocess` is as in `cifar10`.
+    `labels` are the 100 `fine` or the 20 `coarse` classes. `preprocess` and `check` are as in
+    `cifar10`.
 
     >>> data = cifar100(labels="coarse")  # doctest: +SKIP
     >>> data.train.x.shape, data.classes  # doctest: +SKIP
     (torch.Size([50000, 3, 32, 32]), 20)
     """
     take = 0 if labels == "coarse" else 1
-    train, test = (read_split(FILES, [f"{part}.bin"], LABELS, take) for part in ("train", "test"))
+    train, test = (read_split(FILES, [f"{part}.bin"], LABELS, take, check) for part in ("train", "test"))
     prepare, augment = preprocessing(preprocess, MEAN, STD)
     return Data("cifar100", train, test, classes=LABELS[take], prepare=prepare, augment=augment)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from fedquilt.data.data import Data, Split
 from fedquilt.data.ranges import to_range
-from fedquilt.data.scale import to_unit
 from fedquilt.data.stratified import stratified
 from fedquilt.errors import DataError, nearest
 from fedquilt.partition.partition import Indices
@@ -48,8 +47,7 @@ class Roles:
         wanted = [*self.names, *self.places, *(self.features or ())]
         for name in wanted:
             if name not in known:
-                near = nearest(name, known) if known else "its first line names none: is it empty?"
-                raise DataError(f"{source}: has no column '{name}'; {near}")
+                raise DataError(f"{source}: has no column '{name}'; {nearest(name, known)}")
         inputs = self.features or tuple(name for name in known if name not in wanted)
         if not inputs:
             raise DataError(f"{source}: has no columns of features beside {', '.join(wanted)}")
@@ -58,17 +56,28 @@ class Roles:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of one file: `x` has a row an example, `names` the label and the client, as they are written."""
+    """The columns of one file: `x` has a row an example, `names` the label and the client, as they are written.
+
+    Whole numbers in `x` stay whole: symbols, or the numbers of examples that are read when they are needed. `lines` are
+    those of the file that rows end on, where it has lines; else rows are counted from 1.
+    """
 
     source: str
     x: Values
     names: Mapping[str, Values]
     places: npt.NDArray[np.float64] | None = None
+    lines: Indices | None = None
 
     def rows(self, chosen: Indices) -> Columns:
         """Take some of the rows."""
         names = {name: values[chosen] for name, values in self.names.items()}
-        return Columns(self.source, self.x[chosen], names, None if self.places is None else self.places[chosen])
+        places = None if self.places is None else self.places[chosen]
+        lines = None if self.lines is None else self.lines[chosen]
+        return Columns(self.source, self.x[chosen], names, places, lines)
+
+    def at(self, row: int) -> str:
+        """Say where a row is, for a message: rows are counted from 0 here."""
+        return f"{self.source}: row {row + 1}" if self.lines is None else f"{self.source}: line {self.lines[row]}"
 
 
 def data_of_columns(
@@ -90,9 +99,11 @@ def data_of_columns(
         if part is not None and not len(part.x):
             raise DataError(f"{part.source}: has no rows")
     both = [train] if test is None else [train, test]
+    for part in both:
+        _require_finite(part)
     if train.x.shape[1:] != both[-1].x.shape[1:]:
         raise DataError(f"{both[-1].source}: examples of shape {both[-1].x.shape[1:]}, expected {train.x.shape[1:]}")
-    y, count = number_labels([(part.source, part.names[roles.label]) for part in both], classes)
+    y, count = number_labels(both, roles.label, classes)
     if test is None:
         groups = y[0] if roles.client is None else np.unique(train.names[roles.client], return_inverse=True)[1]
         chosen, held_out = stratified(groups, test_fraction, seed)
@@ -103,62 +114,61 @@ def data_of_columns(
         low, high = xs[0].min(axis=0), xs[0].max(axis=0)
         xs = [to_range(x, low, high) for x in xs]
     first, second = (
-        Split(_tensor(part.source, x), torch.from_numpy(labels), None if ids is None else ids[place], part.places)
+        Split(_tensor(x), torch.from_numpy(labels), None if ids is None else ids[place], part.places)
         for place, (part, x, labels) in enumerate(zip(both, xs, y, strict=True))
     )
-    return Data(name, first, second, classes=count, prepare=to_unit if first.x.dtype == torch.uint8 else None)
+    return Data(name, first, second, classes=count)
 
 
-def _tensor(source: str, x: Values) -> Tensor:
-    if x.dtype == np.uint8:  # images stay bytes
-        return torch.from_numpy(np.ascontiguousarray(x))
+def _tensor(x: Values) -> Tensor:
+    return torch.from_numpy(x if x.dtype.kind == "i" else x.astype(np.float32))
+
+
+def _require_finite(part: Columns) -> None:
     with np.errstate(over="ignore"):
-        single = x.astype(np.float32)
-    if not np.isfinite(single).all():
-        row = np.flatnonzero(~np.isfinite(single.reshape(len(x), -1)).all(axis=1))[0]
-        raise DataError(f"{source}: row {row + 1}: a feature is missing, or no finite number in single precision")
-    return torch.from_numpy(single)
+        wrong = ~np.isfinite(part.x.astype(np.float32)) if part.x.dtype.kind == "f" else np.zeros(0, dtype=bool)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong.reshape(len(part.x), -1).any(axis=1))[0])
+        raise DataError(f"{part.at(row)}: a feature is missing, or no finite number in single precision")
 
 
-def number_labels(parts: Iterable[tuple[str, Values]], classes: int | None) -> tuple[list[Indices], int]:
+def number_labels(parts: Sequence[Columns], label: str, classes: int | None) -> tuple[list[Indices], int]:
     """Return labels as whole numbers from 0, and how many classes there are.
 
-    >>> number_labels([("train", np.array(["cat", "dog"])), ("test", np.array(["dog"]))], classes=None)
+    >>> train, test = (Columns("", np.zeros(len(pets)), {"pet": np.array(pets)}) for pets in (["cat", "dog"], ["dog"]))
+    >>> number_labels([train, test], "pet", classes=None)
     ([array([0, 1]), array([1])], 2)
     """
-    read = [(source, values, _whole(source, values)) for source, values in parts]
-    if any(numbers is None for _, _, numbers in read):
-        texts = [values.astype(str) for _, values, _ in read]
-        for (source, _, _), text in zip(read, texts, strict=True):
+    read = [_whole(part, part.names[label]) for part in parts]
+    if any(numbers is None for numbers in read):
+        texts = [part.names[label].astype(str) for part in parts]
+        for part, text in zip(parts, texts, strict=True):
             if (text == "").any():
-                raise DataError(f"{source}: row {np.flatnonzero(text == '')[0] + 1}: the label is empty")
+                raise DataError(f"{part.at(int(np.flatnonzero(text == '')[0]))}: the label is empty")
         known = np.unique(np.concatenate(texts))
         labels = [np.searchsorted(known, text).astype(np.int64) for text in texts]
         found = len(known)
     else:
-        labels = [numbers for _, _, numbers in read if numbers is not None]
+        labels = [numbers for numbers in read if numbers is not None]
         found = max(int(numbers.max()) for numbers in labels) + 1
         rows = sum(len(numbers) for numbers in labels)
         if classes is None and found > rows + 1:
             raise DataError(
-                f"{read[0][0]}: a label is {found - 1}, which makes more classes than there are rows ({rows}); "
+                f"{parts[0].source}: a label is {found - 1}, which makes more classes than there are rows ({rows}); "
                 "number labels from 0, or say how many `classes` there are"
             )
-    for (source, _, _), numbers in zip(read, labels, strict=True):
+    for part, numbers in zip(parts, labels, strict=True):
         if numbers.min() < 0:
-            raise DataError(
-                f"{source}: row {int(numbers.argmin()) + 1}: the label is {numbers.min()}; labels start at 0"
-            )
+            raise DataError(f"{part.at(int(numbers.argmin()))}: the label is {numbers.min()}; labels start at 0")
         if classes is not None and numbers.max() >= classes:
-            row = int(numbers.argmax()) + 1
             raise DataError(
-                f"{source}: row {row}: the label is {numbers.max()}, "
+                f"{part.at(int(numbers.argmax()))}: the label is {numbers.max()}, "
                 f"but with {classes} classes labels go from 0 to {classes - 1}"
             )
     return labels, classes or found
 
 
-def _whole(source: str, values: Values) -> Indices | None:
+def _whole(part: Columns, values: Values) -> Indices | None:
     """Return labels that are whole numbers as such, None if they are text."""
     if values.dtype.kind in "OSU":
         try:
@@ -169,7 +179,7 @@ def _whole(source: str, values: Values) -> Indices | None:
         whole = values.astype(np.int64)
     wrong = np.flatnonzero(whole != values)
     if len(wrong):
-        raise DataError(f"{source}: row {wrong[0] + 1}: the label is {values[wrong[0]]}, not a whole number or text")
+        raise DataError(f"{part.at(int(wrong[0]))}: the label is {values[wrong[0]]}, not a whole number or text")
     return whole
 
 

@@ -32,8 +32,6 @@ def read_columns(path: Path, wanted: Sequence[str], optional: Collection[str] = 
                 raise DataError(f"{path}: line {number} has {len(row)} values, the first line {len(header)}")
             for name, place in places.items():
                 columns[name].append(row[place])
-    if not next(iter(columns.values()), None):
-        raise DataError(f"{path}: has no rows below its first line")
     return columns
 
 
@@ -41,7 +39,7 @@ def _places(path: Path, header: list[str], wanted: Sequence[str], optional: Coll
     names = [name.strip() for name in header]
     for name in wanted:
         if name not in names and name not in optional:
-            raise DataError(f"{path}: has no column {name!r}; its columns are {', '.join(names) or 'none'}")
+            raise DataError(f"{path}: has no column {name!r}; its columns are {', '.join(names)}")
     return {name: names.index(name) for name in wanted if name in names}
 
 

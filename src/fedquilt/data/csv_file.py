@@ -6,6 +6,7 @@ import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fedquilt.errors import DataError
 
@@ -13,9 +14,13 @@ Lines = Iterator[tuple[int, list[str]]]
 """Values with the number of the line that they end on; empty lines are passed over."""
 
 
+NO_NAMES = "is empty, or its first line is; there it must name its columns"
+NO_ROWS = "has no rows below its first line"
+
+
 @contextmanager
 def csv_file(path: Path, delimiter: str = ",", strict: bool = False) -> Iterator[tuple[list[str], Lines]]:
-    """Open a CSV file in UTF-8, and return the names in its first line, and its other lines.
+    """Open a CSV file in UTF-8, and return the names in its first line, and its other lines; there is at least one.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -29,8 +34,20 @@ def csv_file(path: Path, delimiter: str = ",", strict: bool = False) -> Iterator
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=delimiter, strict=strict)
             header = next(reader, [])
-            yield header, ((reader.line_num, row) for row in reader if row)
+            if not any(header):
+                raise DataError(f"{path}: {NO_NAMES}")
+            yield header, _lines(path, reader)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: is no CSV file in UTF-8, or cannot be read: {error}") from None
+
+
+def _lines(path: Path, reader: Any) -> Lines:
+    found = False
+    for row in reader:
+        if row:
+            found = True
+            yield reader.line_num, row
+    if not found:
+        raise DataError(f"{path}: {NO_ROWS}")

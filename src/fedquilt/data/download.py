@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Callable
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from fedquilt.data.tell import Tell
 from fedquilt.errors import DataError
-
-Tell = Callable[[str, int, int | None], None]
-"""Is told what is being fetched, how many bytes are there, and of how many, if that is known."""
 
 TIMEOUT = 30.0
 _CHUNK = 2**18

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from fedquilt.data.archives import data_of_deb, take_members
-from fedquilt.data.download import Tell, download
+from fedquilt.data.download import download
 from fedquilt.data.folders import folders
 from fedquilt.data.published import File, Published, Source
+from fedquilt.data.tell import Tell
 from fedquilt.errors import DataError
 
 SCRATCH = ".fetch"

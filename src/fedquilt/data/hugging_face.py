@@ -14,6 +14,8 @@ from fedquilt.arguments import Count, Seed
 from fedquilt.data.columns import Columns, Roles, Values, data_of_columns
 from fedquilt.data.data import Data
 from fedquilt.data.folders import folders
+from fedquilt.data.image_rows import ImageRows
+from fedquilt.data.images import Ahead, Images, Scale, image_data
 from fedquilt.data.memory import require_memory
 from fedquilt.data.packaged import installed
 from fedquilt.data.stratified import TestFraction
@@ -33,14 +35,26 @@ def hugging_face(
     test_fraction: TestFraction = 0.2,
     classes: Count | None = None,
     seed: Seed = 0,
+    size: Count | None = None,
+    scale: Scale = "unit",
+    augment: bool = True,
+    cache: Path | None = None,
+    ahead: Ahead = 2,
 ) -> Data:
     """A data set of the Hugging Face library, from a folder or by its name on the hub.
 
-    `path` is a folder that `save_to_disk` wrote, as named or below a data folder, else a name, with `config` as its
-    configuration. `label` and `client` are columns; `features` are those named, or all others: numbers, or one column of
-    arrays or of images of one size. `train` and `test` are splits; where `test` is not given and no split is called so,
-    `test_fraction` of every client's examples, or of every class's, are held out, chosen by `seed`. Needs the extra
-    `hugging_face`. Scripts of others are never run.
+    - `path` is a folder that `save_to_disk` wrote, as named or below a data folder, else a name, with `config` as its
+      configuration. Scripts of others are never run.
+    - `label` and `client` are columns; `features` are those named, or all others: numbers, or one column of arrays or
+      of images.
+    - `train` and `test` are splits; where `test` is not given and no split is called so, `test_fraction` of every
+      client's examples, or of every class's, are held out, chosen by `seed`.
+    - Images are decoded when they are needed. `size` is the side of the model's input; without it all have one size
+      already, and stay as they are. `scale` is what becomes of the pixels, `augment` whether training sees random crops,
+      where there is a `size`; `cache` is a folder for decoded images; `ahead` batches are made ready while the model
+      trains.
+
+    Needs the extra `hugging_face`.
 
     >>> data = hugging_face("ylecun/mnist")  # doctest: +SKIP
     """
@@ -48,10 +62,20 @@ def hugging_face(
         raise MissingExtraError("hugging_face", "hugging_face")
     roles = Roles(label, features, client)
     loaded = _load(path, config)
-    trained = _columns(f"{path}: {train}", _split(path, loaded, train), roles)
     test = "test" if test is None and "test" in loaded else test
-    tested = None if test is None else _columns(f"{path}: {test}", _split(path, loaded, test), roles)
-    return data_of_columns(Path(path).name, trained, tested, roles, classes, test_fraction, seed)
+    splits = [(f"{path}: {name}", _split(path, loaded, name)) for name in (train, test) if name is not None]
+    image = _image_column(*splits[0], roles)
+    if image is None:
+        parts = [_columns(source, split, roles) for source, split in splits]
+        return _data(path, parts, roles, classes, test_fraction, seed)
+    rows, parts = _image_rows(splits, image, roles)
+    data = _data(path, parts, roles, classes, test_fraction, seed)
+    images = Images(rows, size, scale, cache)
+    return image_data(data.name, images, data.train, data.test, data.classes, augment, ahead)
+
+
+def _data(path: str, parts: list[Columns], roles: Roles, classes: int | None, share: float, seed: int) -> Data:
+    return data_of_columns(Path(path).name, parts[0], parts[1] if parts[1:] else None, roles, classes, share, seed)
 
 
 def _load(path: str, config: str | None) -> dict[str, Any]:
@@ -79,11 +103,35 @@ def _split(path: str, loaded: dict[str, Any], name: str) -> Any:
     return loaded[name]
 
 
+def _image_column(source: str, split: Any, roles: Roles) -> str | None:
+    """Return the one column of features, if it is of images."""
+    import datasets as library
+
+    inputs = roles.inputs(source, split.column_names)
+    return inputs[0] if len(inputs) == 1 and isinstance(split.features[inputs[0]], library.Image) else None
+
+
+def _image_rows(splits: list[tuple[str, Any]], image: str, roles: Roles) -> tuple[ImageRows, list[Columns]]:
+    """Return the images, none of them read, and columns in which they stand by their numbers."""
+    import datasets as library
+
+    held, parts, count = [], [], 0
+    for source, split in splits:
+        roles.inputs(source, split.column_names)
+        if not isinstance(split.features.get(image), library.Image):
+            raise DataError(f"{source}: column '{image}': holds no images, as in {splits[0][0]}")
+        _require_rows(source, split)
+        held.append((source, split.select_columns([image]).cast_column(image, library.Image(decode=False))))
+        numbers = np.arange(count, count + len(split))
+        parts.append(Columns(source, numbers, _named(split, roles)))
+        count += len(split)
+    return ImageRows(image, held), parts
+
+
 def _columns(source: str, split: Any, roles: Roles) -> Columns:
     inputs = roles.inputs(source, split.column_names)
-    if not len(split):
-        raise DataError(f"{source}: has no rows")
-    chosen = split.select_columns([*inputs, *roles.names]).with_format("numpy")
+    _require_rows(source, split)
+    chosen = split.select_columns(list(inputs)).with_format("numpy")
     first = chosen[0]
     require_memory(
         f"{source}: {len(split):,} rows", len(split) * sum(np.asarray(first[name]).nbytes for name in inputs)
@@ -93,18 +141,26 @@ def _columns(source: str, split: Any, roles: Roles) -> Columns:
     if len(arrays) > 1 and any(values.ndim > 1 for values in arrays):
         raise DataError(f"{source}: several columns, of which some hold arrays; name one of them as `features`")
     x = arrays[0] if arrays[0].ndim > 1 else np.column_stack(arrays)
-    return Columns(source, x, {name: np.asarray(read[name]) for name in roles.names})
+    return Columns(source, x, _named(split, roles))
+
+
+def _require_rows(source: str, split: Any) -> None:
+    if not len(split):
+        raise DataError(f"{source}: has no rows")
+
+
+def _named(split: Any, roles: Roles) -> dict[str, Values]:
+    read = split.select_columns(list(roles.names)).with_format("numpy")[:]
+    return {name: np.asarray(read[name]) for name in roles.names}
 
 
 def _numbers(source: str, name: str, values: Values) -> Values:
-    """Return a column of numbers or arrays; images, which are bytes, with their channels first."""
+    """Return a column of numbers or arrays."""
     values = np.asarray(values)
     if values.dtype == object and not any(isinstance(value, np.ndarray) for value in values):
         raise DataError(f"{source}: column '{name}': has empty places")
     if values.dtype == object:
-        raise DataError(f"{source}: column '{name}': holds arrays or images of different shapes")
+        raise DataError(f"{source}: column '{name}': holds arrays of different shapes")
     if values.dtype.kind not in "biuf":
         raise DataError(f"{source}: column '{name}': holds text, not numbers")
-    if values.dtype == np.uint8 and values.ndim in (3, 4):
-        return values[:, None] if values.ndim == 3 else np.moveaxis(values, -1, 1)
-    return values
+    return values if values.dtype.kind == "f" else values.astype(np.float64)

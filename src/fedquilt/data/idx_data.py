@@ -25,22 +25,25 @@ def idx_files(train_images: str, train_labels: str, test_images: str, test_label
     )
 
 
-def read_idx_data(files: Published, mean_and_std: tuple[float, float] | None) -> Data:
-    """Read a data set; pixels are scaled to [0, 1] and then, if mean and standard deviation are given, standardised."""
+def read_idx_data(files: Published, mean_and_std: tuple[float, float] | None, check: bool = True) -> Data:
+    """Read a data set; pixels are scaled to [0, 1] and then, if mean and standard deviation are given, standardised.
+
+    With `check`, files must have their published digests.
+    """
     prepare: Prepare = to_unit
     if mean_and_std is not None:
         mean, std = mean_and_std
         prepare = functools.partial(standardise, mean=mean * 255, std=std * 255)
-    train, test = read_split("train", files), read_split("t10k", files)
+    train, test = read_split("train", files, check), read_split("t10k", files, check)
     return Data(files.name, train, test, classes=10, prepare=prepare)
 
 
-def read_split(part: str, files: Published) -> Split:
+def read_split(part: str, files: Published, check: bool = True) -> Split:
     """Read the images and labels of one part, `train` or `t10k`; files without a digest are not checked for one."""
     images_name, labels_name = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
     images_path, labels_path = files.find(images_name), files.find(labels_name)
-    images = read_idx(images_path, dimensions=3, digest=files.file(images_name).digest)
-    labels = read_idx(labels_path, dimensions=1, digest=files.file(labels_name).digest)
+    images = read_idx(images_path, 3, files.file(images_name).digest if check else None)
+    labels = read_idx(labels_path, 1, files.file(labels_name).digest if check else None)
     if images.shape[1:] != (28, 28):
         raise DataError(f"{images_path}: images of {images.shape[1]}×{images.shape[2]} pixels, expected 28×28")
     if len(images) != len(labels):

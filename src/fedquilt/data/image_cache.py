@@ -15,22 +15,20 @@ import numpy.typing as npt
 from fedquilt.errors import DataError
 
 Pixels = npt.NDArray[np.uint8]
-"""An image: (height, width, 3)."""
+"""An image: (height, width, channels), with one channel or three."""
 
 
 @dataclass(frozen=True)
 class ImageCache:
     """A folder of decoded images, which several processes may fill at once.
 
-    An image is found by its file's path, length and time of change, and by how small it was made; a file that changes is
-    decoded again. A damaged entry counts as none. Where the disk is full, nothing is added.
+    An image is found by a key, which is another once the image has changed. A damaged entry counts as none. Where the
+    disk is full, nothing is added.
 
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "a.jpg"
-    ...     _ = path.write_bytes(b"...")
     ...     cache = ImageCache.at(Path(folder) / "cache")
-    ...     cache.put(path, 4, np.zeros((4, 5, 3), dtype=np.uint8))
-    ...     cache.get(path, 4).shape, cache.get(path, 8)
+    ...     cache.put("a.jpg", np.zeros((4, 5, 3), dtype=np.uint8))
+    ...     cache.get("a.jpg").shape, cache.get("b.jpg")
     ((4, 5, 3), None)
     """
 
@@ -45,19 +43,21 @@ class ImageCache:
             raise DataError(f"cache: the folder {folder} cannot be made: {error.strerror}") from None
         return cls(folder.expanduser().absolute())
 
-    def get(self, path: Path, side: int) -> Pixels | None:
+    def get(self, key: str) -> Pixels | None:
         """Return an image from the cache, if it is there."""
         try:
             # A mapping, and not a copy: its length is checked against the file's before anything is read.
-            found = np.load(self._entry(path, side), mmap_mode="r", allow_pickle=False)
+            found = np.load(self._entry(key), mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError):
             return None
-        return found if found.dtype == np.uint8 and found.ndim == 3 and found.shape[2] == 3 and found.size else None
+        return (
+            found if found.dtype == np.uint8 and found.ndim == 3 and found.shape[2] in (1, 3) and found.size else None
+        )
 
-    def put(self, path: Path, side: int, pixels: Pixels) -> None:
+    def put(self, key: str, pixels: Pixels) -> None:
         """Add an image: written aside and renamed, so that no one ever reads half of it."""
         with suppress(OSError):
-            entry = self._entry(path, side)
+            entry = self._entry(key)
             entry.parent.mkdir(exist_ok=True)
             handle, aside = tempfile.mkstemp(dir=entry.parent, suffix=".part")
             try:
@@ -67,8 +67,6 @@ class ImageCache:
             except OSError:
                 Path(aside).unlink(missing_ok=True)
 
-    def _entry(self, path: Path, side: int) -> Path:
-        about = path.stat()
-        key = f"{path.absolute()}\n{about.st_size}\n{about.st_mtime_ns}\n{side}"
+    def _entry(self, key: str) -> Path:
         digest = hashlib.blake2b(os.fsencode(key), digest_size=20).hexdigest()
         return self.folder / digest[:2] / f"{digest[2:]}.npy"

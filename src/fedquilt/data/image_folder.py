@@ -11,7 +11,8 @@ import torch
 from fedquilt.arguments import Count, Seed
 from fedquilt.data.csv_columns import Columns, numbered, read_columns
 from fedquilt.data.data import Data, Split
-from fedquilt.data.images import Ahead, ImageFiles, Scale, image_data
+from fedquilt.data.image_files import ImageFiles
+from fedquilt.data.images import Ahead, Images, Scale, image_data
 from fedquilt.data.stratified import TestFraction, stratified
 from fedquilt.errors import DataError
 from fedquilt.registry import datasets
@@ -87,8 +88,8 @@ def image_folder(
         for rows in (train, tested)
     )
     advice = f"The table names it; its paths begin at {folder}."
-    files = ImageFiles(home, columns[path], size, scale, cache, advice)
-    return image_data("image_folder", files, to_train, to_test, len(known), augment, ahead)
+    images = Images(ImageFiles(home, columns[path], advice), size, scale, cache)
+    return image_data("image_folder", images, to_train, to_test, len(known), augment, ahead)
 
 
 def _joined(columns: Columns, table: Path, test: Path, label: str) -> Columns:

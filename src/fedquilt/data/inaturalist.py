@@ -18,24 +18,17 @@ from fedquilt.arguments import Count, Seed
 from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data
 from fedquilt.data.folders import find, folder_for
-from fedquilt.data.images import Ahead, ImageFiles, Scale, image_data
+from fedquilt.data.image_files import ImageFiles
+from fedquilt.data.images import Ahead, Images, Scale, image_data
 from fedquilt.data.inaturalist_raw import WANTED, read_raw
-from fedquilt.data.published_splits import Counts, Published
+from fedquilt.data.published_counts import COUNTS
+from fedquilt.data.published_splits import DIGESTS, Published
 from fedquilt.errors import DataError
 from fedquilt.registry import datasets
 
 SplitName = Literal["user_120k", "geo_100", "geo_300", "geo_1k", "geo_3k", "geo_10k", "geo_30k"]
 
-CLASSES, TEST = 1203, 35_641
-COUNTS = {
-    "user_120k": Counts(CLASSES, 120_300, TEST, 9_275),
-    "geo_100": Counts(CLASSES, None, TEST, 3_606),
-    "geo_1k": Counts(CLASSES, None, TEST, 368),
-    "geo_3k": Counts(CLASSES, None, TEST, 135),
-    "geo_30k": Counts(CLASSES, None, TEST, 11),
-}
-"""The counts of Hsu 2020; it has no clients for the other two splits, which TensorFlow Federated's file has as well."""
-
+CLASSES = 1203
 IMAGES = "train_val_images"
 TEST_NAME = "test.csv"
 VARIANT_TRAIN, VARIANT_TEST = "iNaturalist_train.csv", "iNaturalist_test.csv"
@@ -60,12 +53,14 @@ def inaturalist(
     augment: bool = True,
     cache: Path | None = None,
     ahead: Ahead = 2,
+    check: bool = True,
 ) -> Data:
     """Photographs of 1,203 species by 9,275 users, or by place (Hsu 2020).
 
     - `split`: whose images they are: users', or those of an S2 cell with at most 100, 300, 1,000, … images.
     - `source`: "published" reads the published split files. "raw" makes them anew from iNaturalist 2017's annotations:
       `examples` of every class that has as many, and `seed` decides which; it knows where images were taken, too.
+    - `check`: refuse split files that have not the published digests, where there are any.
 
     Labels and clients can be looked at without the image files, which are read when they are needed.
 
@@ -78,23 +73,23 @@ def inaturalist(
     advice = f"{IMAGE_SOURCE}; unpack it in {home}."
     if source == "raw":
         names, train, test, classes = read_raw(split, examples, seed)
-        files = ImageFiles(home, names, size, scale, cache, advice)
-        return image_data(name, files, train, test, classes, augment, ahead)
-    found = _published(split)
-    files = ImageFiles(home, _located(home, found.images), size, scale, cache, advice)
-    data = image_data(name, files, found.train, found.test, found.classes, augment, ahead)
-    found.warn_if_different(name, COUNTS.get(split, Counts(CLASSES, None, TEST)))
+        images = Images(ImageFiles(home, names, advice), size, scale, cache)
+        return image_data(name, images, train, test, classes, augment, ahead)
+    found = _published(split, check)
+    images = Images(ImageFiles(home, _located(home, found.images), advice), size, scale, cache)
+    data = image_data(name, images, found.train, found.test, found.classes, augment, ahead)
+    found.warn_if_different(name, COUNTS["inaturalist"][split])
     return data
 
 
-def _published(split: str) -> Published:
+def _published(split: str, check: bool) -> Published:
     """Read the authors' files or, where they are missing, TensorFlow Federated's."""
     train = find(*_places(split, _train_name(split), VARIANT_TRAIN), source=SOURCE)
     column = split if train.name == VARIANT_TRAIN else "user_id"
     test = train.parent / (VARIANT_TEST if train.name == VARIANT_TRAIN else TEST_NAME)
     if not test.is_file():
         raise DataError(f"{train}: beside it there is no {test.name}, the test split. {SOURCE}")
-    return Published.read(train, test, CLASSES, column)
+    return Published.read(train, test, CLASSES, column, check)
 
 
 def _train_name(split: str) -> str:
@@ -110,8 +105,8 @@ def _places(split: str, name: str, variant: str) -> tuple[str, ...]:
 def _wanted(split: str) -> tuple[Wanted, Wanted]:
     when = "" if split == "user_120k" else f'split = "{split}"'
     return (
-        Wanted(_places(split, _train_name(split), VARIANT_TRAIN), SOURCE, when),
-        Wanted(_places(split, TEST_NAME, VARIANT_TEST), SOURCE, when),
+        Wanted(_places(split, _train_name(split), VARIANT_TRAIN), SOURCE, when, DIGESTS),
+        Wanted(_places(split, TEST_NAME, VARIANT_TEST), SOURCE, when, DIGESTS),
     )
 
 

@@ -16,15 +16,15 @@ from fedquilt.arguments import Count, Seed
 from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data
 from fedquilt.data.folders import find, folder_for
-from fedquilt.data.images import Ahead, ImageFiles, Scale, image_data
+from fedquilt.data.image_files import ImageFiles
+from fedquilt.data.images import Ahead, Images, Scale, image_data
 from fedquilt.data.landmarks_raw import WANTED, read_raw
-from fedquilt.data.published_splits import Counts, Published
+from fedquilt.data.published_counts import COUNTS
+from fedquilt.data.published_splits import DIGESTS, Published
 from fedquilt.errors import SpecError
 from fedquilt.registry import datasets
 
-COUNTS = {"160k": Counts(2_028, 164_172, 19_526, 1_262), "23k": Counts(203, 23_080, None, 233)}
-"""Of Hsu 2020; and of TensorFlow Federated's documentation, which counts no test images."""
-
+CLASSES = {"160k": 2_028, "23k": 203}
 FILES = {"160k": ("federated_train.csv", "test.csv"), "23k": ("mini_gld_train_split.csv", "mini_gld_test.csv")}
 FOLDERS = {"160k": ("landmarks-user-160k", "landmarks/landmarks-user-160k"), "23k": ("landmarks", ".")}
 SOURCES = {
@@ -48,12 +48,14 @@ def landmarks(
     augment: bool = True,
     cache: Path | None = None,
     ahead: Ahead = 2,
+    check: bool = True,
 ) -> Data:
     """Photographs of 2,028 landmarks by 1,262 users (Hsu 2020), or the smaller gld23k.
 
     - `split`: "160k" is the paper's, "23k" the 203 landmarks and 233 users of TensorFlow Federated's gld23k.
     - `source`: "published" reads the published split files, "raw" makes the paper's split anew from the tables of Google
       Landmarks v2; `seed` decides which images are then tested on.
+    - `check`: refuse split files that have not the published digests, where there are any.
 
     Labels and clients can be looked at without the image files, which are read when they are needed.
 
@@ -68,16 +70,16 @@ def landmarks(
         images, train, test, classes = read_raw(seed)
     else:
         train_file, test_file = (find(*_places(split, part), source=SOURCES[split]) for part in FILES[split])
-        found = Published.read(train_file, test_file, COUNTS[split].classes, "user_id")
-        found.warn_if_different(name, COUNTS[split])
+        found = Published.read(train_file, test_file, CLASSES[split], "user_id", check)
+        found.warn_if_different(name, COUNTS["landmarks"][split])
         images, train, test, classes = found.images, found.train, found.test, found.classes
     together = (home / TOGETHER).is_dir()
     names = [
         f"{TOGETHER}/{image}.jpg" if together else f"{APART}/{'/'.join(image[:3])}/{image}.jpg" for image in images
     ]
     advice = f"{IMAGE_SOURCE}; unpack them in {home / APART}."
-    files = ImageFiles(home, names, size, scale, cache, advice)
-    return image_data(name, files, train, test, classes, augment, ahead)
+    files = ImageFiles(home, names, advice)
+    return image_data(name, Images(files, size, scale, cache), train, test, classes, augment, ahead)
 
 
 def _places(split: str, name: str) -> tuple[str, ...]:
@@ -87,7 +89,7 @@ def _places(split: str, name: str) -> tuple[str, ...]:
 by_hand(
     "landmarks",
     *(Wanted(_places("160k", name), SOURCES["160k"]) for name in FILES["160k"]),
-    *(Wanted(_places("23k", name), SOURCES["23k"], 'split = "23k"') for name in FILES["23k"]),
+    *(Wanted(_places("23k", name), SOURCES["23k"], 'split = "23k"', DIGESTS) for name in FILES["23k"]),
     *WANTED,
     Wanted((f"landmarks/{TOGETHER}", f"landmarks/{APART}"), IMAGE_SOURCE),
 )

@@ -22,7 +22,7 @@ import torch
 from fedquilt.core.rng import generator
 from fedquilt.data.by_hand import Wanted
 from fedquilt.data.csv_columns import numbered
-from fedquilt.data.csv_file import csv_file
+from fedquilt.data.csv_file import NO_NAMES, NO_ROWS, csv_file
 from fedquilt.data.data import Split
 from fedquilt.data.folders import find
 from fedquilt.errors import DataError
@@ -120,7 +120,10 @@ def _clean() -> tuple[list[str], Indices]:
     landmarks: list[int] = []
     try:
         with path.open(encoding="utf-8") as file:
-            if file.readline().strip() != "landmark_id,images":
+            first = file.readline().strip()
+            if not first:
+                raise DataError(f"{path}: {NO_NAMES}")
+            if first != "landmark_id,images":
                 raise DataError(f"{path}: its first line must be landmark_id,images")
             # A landmark has more ids than Python's CSV reader takes in a field.
             for line in file:
@@ -131,7 +134,7 @@ def _clean() -> tuple[list[str], Indices]:
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     if not images:
-        raise DataError(f"{path}: has no images")
+        raise DataError(f"{path}: {NO_ROWS} that have images")
     kinds = np.unique(np.array(landmarks, dtype=np.int64), return_inverse=True)[1]
     return images, kinds
 
@@ -142,7 +145,7 @@ def _authors(images: list[str]) -> Indices:
     wanted = dict.fromkeys(images, "")
     with csv_file(path) as (header, lines):
         if not {"id", "author"} <= set(header):
-            raise DataError(f"{path}: has no columns 'id' and 'author'; its columns are {', '.join(header) or 'none'}")
+            raise DataError(f"{path}: has no columns 'id' and 'author'; its columns are {', '.join(header)}")
         image, author = header.index("id"), header.index("author")
         for _, row in lines:
             if len(row) > max(image, author) and row[image] in wanted:

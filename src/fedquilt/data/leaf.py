@@ -17,6 +17,7 @@ from fedquilt.arguments import Count, Seed
 from fedquilt.data.columns import Columns, Roles, Values, data_of_columns
 from fedquilt.data.data import Data
 from fedquilt.data.folders import own
+from fedquilt.data.leaf_letters import LETTERS, letters, next_letter
 from fedquilt.data.stratified import TestFraction
 from fedquilt.errors import DataError
 from fedquilt.registry import datasets
@@ -36,7 +37,8 @@ def leaf(
 
     `folder` has folders `train` and `test`, or `all_data`, of which `test_fraction` of every user's examples are then
     held out, chosen by `seed`. It is looked for as named, then in the data folders. `shape` is that of an example, where
-    it is to be another than in the files: `[1, 28, 28]` for FEMNIST. Examples are numbers; text is refused.
+    it is to be another than in the files: `[1, 28, 28]` for FEMNIST. Examples are numbers, or, as for Shakespeare, texts of
+    one length whose labels are the letters that come next: 80 classes, predicted at the last place.
 
     >>> import tempfile
     >>> one = {"users": ["mia"], "num_samples": [2], "user_data": {"mia": {"x": [[1, 2], [3, 4]], "y": [0, 1]}}}
@@ -49,12 +51,23 @@ def leaf(
             [3., 4.]])
     """
     home = own(folder)
-    if (home / "train").is_dir() and (home / "test").is_dir():
-        train, test = read_leaf(home / "train", shape), read_leaf(home / "test", shape)
-        return data_of_columns("leaf", train, test, _ROLES, classes, test_fraction, seed)
-    if (home / "all_data").is_dir():
-        return data_of_columns("leaf", read_leaf(home / "all_data", shape), None, _ROLES, classes, test_fraction, seed)
-    raise DataError(f"{home}: has neither folders `train` and `test` nor a folder `all_data`, as LEAF makes them")
+    parts = ("train", "test") if (home / "train").is_dir() and (home / "test").is_dir() else ("all_data",)
+    if not (home / parts[0]).is_dir():
+        raise DataError(f"{home}: has neither folders `train` and `test` nor a folder `all_data`, as LEAF makes them")
+    read = [read_leaf(home / part, shape) for part in parts]
+    is_text = read[0].x.dtype == np.int8
+    if is_text and classes not in (None, len(LETTERS)):
+        raise DataError(f"classes: the letters of {home} are {len(LETTERS)} classes; leave it out")
+    data = data_of_columns(
+        "leaf",
+        read[0],
+        read[1] if read[1:] else None,
+        _ROLES,
+        len(LETTERS) if is_text else classes,
+        test_fraction,
+        seed,
+    )
+    return next_letter(data) if is_text else data
 
 
 def read_leaf(folder: Path, shape: tuple[int, ...] | None) -> Columns:
@@ -70,6 +83,9 @@ def read_leaf(folder: Path, shape: tuple[int, ...] | None) -> Columns:
             users[user] = _examples(f"{path}: user {user!r}", held, shape)
     if not users:
         raise DataError(f"{folder}: no user has any examples")
+    kinds = {held[0].dtype: user for user, held in users.items()}
+    if len(kinds) > 1:
+        raise DataError(f"{folder}: some users have texts, others numbers: {' and '.join(map(repr, kinds.values()))}")
     shapes = {held[0].shape[1:]: user for user, held in users.items()}
     if len(shapes) > 1:
         words = ", ".join(f"{of} (user {user!r})" for of, user in shapes.items())
@@ -103,10 +119,17 @@ def _users(path: Path) -> list[tuple[str, Any]]:
 
 
 def _examples(source: str, held: dict[str, list[Any]], shape: tuple[int, ...] | None) -> tuple[Values, Values]:
+    if all(isinstance(text, str) for text in held["x"]):
+        return _texts(source, held, shape)
     try:
         x, y = np.array(held["x"]), np.array(held["y"])
     except ValueError:
         raise DataError(f"{source}: examples of different shapes") from None
+    if x.dtype.kind == "U":
+        raise DataError(
+            f"{source}: x holds lists of texts, as LEAF's Sent140 does; of texts only single ones are read, whose label is "
+            "the letter that comes next. Number the words, and write x as lists of numbers of one length"
+        )
     for name, values in (("x", x), ("y", y)):
         if values.dtype.kind not in "biuf":
             raise DataError(f"{source}: {name} holds text, or something else that is no number")
@@ -118,3 +141,11 @@ def _examples(source: str, held: dict[str, list[Any]], shape: tuple[int, ...] | 
     if x[:1].size != np.prod(shape) * len(x[:1]):
         raise DataError(f"{source}: examples of {x[:1].size} numbers, which have not the shape {list(shape)}")
     return x.astype(np.float32).reshape(-1, *shape), y
+
+
+def _texts(source: str, held: dict[str, list[Any]], shape: tuple[int, ...] | None) -> tuple[Values, Values]:
+    if shape is not None:
+        raise DataError(f"shape: {source}: x holds texts, which have none; leave it out")
+    if not all(isinstance(text, str) for text in held["y"]):
+        raise DataError(f"{source}: x holds texts, and y something else than the letters that come next")
+    return letters(f"{source}: x", held["x"]), letters(f"{source}: y", held["y"], 1)[:, 0]

@@ -43,14 +43,16 @@ FILES = publish(
 
 
 @datasets.register
-def mnist(standardise: bool = False) -> Data:
+def mnist(standardise: bool = False, check: bool = True) -> Data:
     """MNIST's 60,000 training and 10,000 test digits of 28×28 pixels (LeCun 1998).
 
     Pixels are scaled to [0, 1], as in McMahan 2017; `standardise` subtracts their mean, 0.1307, and divides by their
     standard deviation, 0.3081, as well.
 
+    `check` refuses files that have not the published digests.
+
     >>> data = mnist()  # doctest: +SKIP
     >>> data.train.x.shape, data.test.x.dtype  # doctest: +SKIP
     (torch.Size([60000, 1, 28, 28]), torch.uint8)
     """
-    return read_idx_data(FILES, mean_and_std=(0.1307, 0.3081) if standardise else None)
+    return read_idx_data(FILES, mean_and_std=(0.1307, 0.3081) if standardise else None, check=check)

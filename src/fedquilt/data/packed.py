@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import hashlib
 import lzma
 import zlib
 from collections.abc import Iterator
@@ -57,13 +56,12 @@ def read_unpacked(path: Path, limit: int) -> bytes:
     return content
 
 
-def unpacked_digest(path: Path, limit: int) -> str:
-    """Return the SHA-256 of a file's content, however it is packed, a part at a time."""
-    digest, size = hashlib.sha256(), 0
+def parts_unpacked(path: Path, limit: int) -> Iterator[bytes]:
+    """Yield a file's content, however it is packed, a part at a time; more than `limit` bytes are refused."""
+    size = 0
     with unpacked(path) as file:
         while part := file.read(_CHUNK):
             size += len(part)
             if size > limit:
                 raise DataError(f"{path}: has more than {limit:,} bytes, unpacked")
-            digest.update(part)
-    return digest.hexdigest()
+            yield part

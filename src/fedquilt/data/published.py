@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fedquilt.data.digest import check_digest
 from fedquilt.data.folders import find, folders
-from fedquilt.data.packed import unpacked_digest
-from fedquilt.errors import DataError
+from fedquilt.data.tell import Tell, tell_nobody
 
 PUBLISHED: dict[str, Published] = {}
 """Every data set that consists of published files, by name."""
@@ -20,20 +20,24 @@ class File:
     """One file of a data set, by its name without the ending of packed files.
 
     `size` is that of its content, at most; `digest` the SHA-256 of its content, so that a file packed anew is the same.
-    `verify` reads the file and raises a DataError, where its bytes may differ from publisher to publisher.
+    `verify` reads the file and raises a DataError, where its bytes may differ from publisher to publisher; if it knows the
+    file's numbers, and not only how many there are, it is `exact`.
     """
 
     name: str
     size: int
     digest: str | None = None
     verify: Callable[[Path], object] | None = None
+    exact: bool = True
 
-    def check(self, path: Path) -> None:
+    def can_check(self, path: Path) -> bool:
+        """Whether it is known what the file at the path must be."""
+        return self.digest is not None or (self.verify is not None and self.exact)
+
+    def check(self, path: Path, tell: Tell = tell_nobody) -> None:
         """Raise a DataError unless the file at the path is this one."""
         if self.digest is not None:
-            found = unpacked_digest(path, self.size)
-            if found != self.digest:
-                raise DataError(f"{path}: the content is not the published one: SHA-256 {found}, not {self.digest}")
+            check_digest(path, self.digest, self.size, tell)
         if self.verify is not None:
             self.verify(path)
 

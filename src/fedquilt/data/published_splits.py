@@ -7,7 +7,6 @@ for every split instead of `user_id`, with "NA" for images that are not in it.
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,8 @@ import torch
 
 from fedquilt.data.csv_columns import Columns, numbered, read_columns, whole_numbers
 from fedquilt.data.data import Split
+from fedquilt.data.digest import require_digest
+from fedquilt.data.published_counts import Counts
 from fedquilt.errors import DataError
 
 NOBODY = "NA"
@@ -29,16 +30,6 @@ DIGESTS = {
     "mini_gld_train_split.csv": "9fd62cf79a67046fdd673d3a0ac52841",
     "mini_gld_test.csv": "298e9d19d66357236f66fe8e22920933",
 }
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How many there are of each, where it is published."""
-
-    classes: int
-    train: int | None = None
-    test: int | None = None
-    clients: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +49,15 @@ class Published:
     images: list[str]
     train: Split
     test: Split
-    files: tuple[Path, Path]
 
     @classmethod
-    def read(cls, train: Path, test: Path, classes: int, client: str) -> Published:
-        """Read two CSV files; `client` is the name of the column that says whose an image is."""
+    def read(cls, train: Path, test: Path, classes: int, client: str, check: bool = True) -> Published:
+        """Read two CSV files; `client` is the name of the column that says whose an image is.
+
+        With `check`, files whose digests are published must have them.
+        """
+        for path in (train, test) if check else ():
+            require_digest(path, path.read_bytes(), DIGESTS.get(path.name))
         columns = read_columns(train, ["image_id", "class", client])
         held = np.array([row for row, name in enumerate(columns[client]) if name != NOBODY], dtype=np.int64)
         if not len(held):
@@ -75,7 +70,6 @@ class Published:
             images,
             Split(torch.arange(len(held)), labels, ids),
             Split(torch.arange(len(held), len(images)), torch.from_numpy(_labels(test, tested, classes))),
-            (train, test),
         )
 
     @property
@@ -84,21 +78,21 @@ class Published:
         return int(max(self.train.y.max(), self.test.y.max())) + 1
 
     def warn_if_different(self, name: str, counts: Counts) -> None:
-        """Warn if this is not what was published, and say how it differs."""
+        """Warn if there are not as many of all as were published, and say how it differs."""
         assert self.train.ids is not None
-        clients = len(np.unique(self.train.ids))
-        found = Counts(len(np.unique(self.train.y.numpy())), len(self.train), len(self.test), clients)
+        found = {
+            "classes": (len(np.unique(self.train.y.numpy())), counts.classes),
+            "training images": (len(self.train), counts.train),
+            "test images": (len(self.test), counts.test),
+            "clients": (len(np.unique(self.train.ids)), counts.clients),
+        }
         different = [
-            f"{getattr(found, key):,} {word} instead of {getattr(counts, key):,}"
-            for key, word in WORDS.items()
-            if getattr(counts, key) is not None and getattr(found, key) != getattr(counts, key)
+            f"{here:,} {what} instead of {published:,}"
+            for what, (here, published) in found.items()
+            if published not in (None, here)
         ]
-        different += [f"{path.name} has another MD5 digest" for path in self.files if not _as_published(path)]
         if different:
             warnings.warn(f"{name} is not as published: {', '.join(different)}", RuntimeWarning, stacklevel=4)
-
-
-WORDS = {"classes": "classes", "train": "training images", "test": "test images", "clients": "clients"}
 
 
 def _labels(path: Path, columns: Columns, classes: int) -> npt.NDArray[np.int64]:
@@ -106,8 +100,3 @@ def _labels(path: Path, columns: Columns, classes: int) -> npt.NDArray[np.int64]
     if labels.max() >= classes:
         raise DataError(f"{path}: a class is {labels.max()}; with {classes} of them they go from 0 to {classes - 1}")
     return labels
-
-
-def _as_published(path: Path) -> bool:
-    wanted = DIGESTS.get(path.name)
-    return wanted is None or hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() == wanted

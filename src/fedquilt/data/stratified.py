@@ -11,6 +11,7 @@ from pydantic import Field
 from fedquilt.core.rng import generator
 from fedquilt.errors import DataError
 from fedquilt.partition.partition import Indices
+from fedquilt.progress import counted
 
 TestFraction = Annotated[float, Field(gt=0, lt=1)]
 
@@ -31,6 +32,9 @@ def stratified(labels: npt.NDArray[np.integer[Any]], test_fraction: float, seed:
         count = round(test_fraction * len(members))
         tested[generator(seed, "test split", int(label)).permutation(members)[:count]] = True
     if tested.all() or not tested.any():
-        part = "training" if tested.all() else "test"
-        raise DataError(f"test_fraction = {test_fraction} of {len(labels)} examples leaves the {part} part empty")
+        part, change = ("training", "smaller") if tested.all() else ("test", "larger")
+        raise DataError(
+            f"test_fraction = {test_fraction} of {counted(len(labels), 'example')} leaves the {part} part empty; "
+            f"take a {change} one, or more examples"
+        )
     return np.flatnonzero(~tested), np.flatnonzero(tested)

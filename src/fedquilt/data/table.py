@@ -79,15 +79,18 @@ def _read_csv(path: Path, roles: Roles, delimiter: str) -> Columns:
         inputs = roles.inputs(str(path), header)
         numbers = [header.index(name) for name in (*inputs, *roles.places)]
         texts = [header.index(name) for name in roles.names]
-        blocks, names = [np.zeros((0, len(numbers)))], [[np.zeros(0, dtype="U1")] for _ in texts]
+        blocks: list[npt.NDArray[np.float64]] = []
+        names: list[list[npt.NDArray[np.str_]]] = [[] for _ in texts]
+        ends: list[npt.NDArray[np.int64]] = []
         for block in _blocks(path, lines, len(header)):
+            ends.append(np.array([line for line, _ in block], dtype=np.int64))
             blocks.append(_numbers(path, block, numbers, header))
             for held, place in zip(names, texts, strict=True):
                 held.append(_texts(path, block, place, header[place]))
     values = np.concatenate(blocks)
     places = values[:, len(inputs) :] if roles.places else None
     columns = {name: np.concatenate(held) for name, held in zip(roles.names, names, strict=True)}
-    return _checked(Columns(str(path), values[:, : len(inputs)], columns, places), roles)
+    return _checked(Columns(str(path), values[:, : len(inputs)], columns, places, np.concatenate(ends)), roles)
 
 
 def _blocks(path: Path, lines: Lines, columns: int) -> Iterator[list[tuple[int, list[str]]]]:
@@ -176,14 +179,14 @@ def _checked(columns: Columns, roles: Roles) -> Columns:
     if roles.client is not None:
         empty = np.flatnonzero(columns.names[roles.client].astype(str) == "")
         if len(empty):
-            raise DataError(f"{columns.source}: row {empty[0] + 1}, column '{roles.client}': is empty")
+            raise DataError(f"{columns.at(empty[0])}, column '{roles.client}': is empty")
     for place, most in enumerate((90, 180) if columns.places is not None else ()):
         assert columns.places is not None
         wrong = np.flatnonzero(~(np.abs(columns.places[:, place]) <= most))
         if len(wrong):
             found = columns.places[wrong[0], place]
             raise DataError(
-                f"{columns.source}: row {wrong[0] + 1}, column '{roles.places[place]}': "
+                f"{columns.at(wrong[0])}, column '{roles.places[place]}': "
                 f"{found} is outside of −{most} to {most} degrees"
             )
     return columns

@@ -43,6 +43,9 @@ from fedquilt.registry import engines
 
 DEATHS_ALLOWED = 3
 
+OWN_AT_ONCE, OWN_TASKS = 64, 8
+"""Clients that are evaluated on their own data in one task, at most; tasks of a worker, at least, if there are so many."""
+
 Start = Literal["fork", "spawn"]
 
 
@@ -200,12 +203,19 @@ class ProcessSession:
                     row += 1
 
     def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> list[Counted]:
-        """Evaluate clients on all workers."""
+        """Evaluate clients on all workers: several a task, since a few examples take no longer than a task's way."""
         self._broadcast(state)
-        tasks = [
-            _task({"do": "own", "round": state.round, "client": client}, [store.get(client)]) for client in clients
-        ]
-        done = self._counted(tasks, "client")
+        kept = [store.get(client) for client in clients]
+        # What clients keep may be as large as the model; and every worker should have several tasks, to share well.
+        most = 1 if any(kept) else min(OWN_AT_ONCE, max(len(clients) // (OWN_TASKS * self.count), 1))
+        tasks = []
+        for some in (slice(first, first + most) for first in range(0, len(clients), most)):
+            tasks.append(_task({"do": "own", "round": state.round, "clients": list(clients[some])}, kept[some]))
+        done: dict[int, Counted] = {}
+        for task, answer, _, _ in self._share_out(tasks):
+            if isinstance(answer, dict):
+                raise evaluation_failed(answer["error"])
+            done |= {client: Counted(*each) for client, each in zip(task.message["clients"], answer, strict=True)}
         return [done[client] for client in clients]
 
     def evaluate(self, model: ModelState, split: SplitName) -> Evaluation:
@@ -335,7 +345,7 @@ class ProcessSession:
         self._give(self._workers[place], queue)
 
     def _epitaph(self, task: _Task, exitcode: int | None) -> str:
-        clients = task.message.get("clients", [task.message["client"]] if "client" in task.message else [])
+        clients = task.message.get("clients", [])
         what = f"client {', '.join(map(str, clients))}" if clients else "evaluation"
         text = f"{DEATHS_ALLOWED} worker processes died on {what} (exit code {exitcode})"
         if exitcode == -9:

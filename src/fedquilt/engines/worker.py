@@ -73,7 +73,7 @@ def work(
                 case "train":
                     _train(federation, program, desk, pipe, task, state, kept)
                 case "own":
-                    _answer(pipe, federation.evaluate_own, state, task["round"], task["client"], kept.get("0"))
+                    _answer(pipe, _evaluate_own, federation, state, task["round"], task["clients"], kept)
                 case _:
                     _answer(pipe, federation.evaluate, desk.model, task["split"], (task["first"], task["last"]))
 
@@ -125,7 +125,14 @@ def _columns(block: BlockUpdate) -> dict[str, Any]:
     return {name: list(getattr(block, name)) for name in names}
 
 
-def _answer(pipe: Connection, evaluate: Callable[..., Counted], *about: object) -> None:
+def _evaluate_own(
+    federation: Federation, state: ServerState, round_: int, clients: list[int], kept: State
+) -> list[Counted]:
+    memories: list[Any] = [kept.get(str(place)) for place in range(len(clients))]
+    return [federation.evaluate_own(state, round_, *each) for each in zip(clients, memories, strict=True)]
+
+
+def _answer(pipe: Connection, evaluate: Callable[..., Counted | list[Counted]], *about: object) -> None:
     try:
         answer: object = evaluate(*about)
     except Exception as error:

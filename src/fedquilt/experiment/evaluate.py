@@ -12,7 +12,7 @@ from fedquilt.core.driver import Measures, evaluated
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
-from fedquilt.errors import RunError, SpecError
+from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.experiment.build import build, data_of
 from fedquilt.experiment.checkpoint import load_frozen
 from fedquilt.experiment.export import NAMES, names_of, stored
@@ -77,7 +77,12 @@ def _on(federation: Federation, data: Data) -> Federation:
     if bool(data.classes) != bool(federation.data.classes):
         raise SpecError(f"data: {data.name} and {federation.data.name} do not both have classes")
     federation = replace(federation, data=data)
-    federation.rehearse()
+    try:
+        federation.rehearse()
+    except DataError:  # a file that cannot be read
+        raise
+    except FedquiltError as error:
+        raise SpecError(f"data: {error}") from error
     return federation
 
 

@@ -30,6 +30,7 @@ from fedquilt.errors import RunError
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.metrics.curves import History
+from fedquilt.progress import counted
 
 KEYS = {"round", "accuracy", "loss", "dropped", "applied", "seconds", "bytes_down", "bytes_up"}
 """What every record has; a line without them is damaged."""
@@ -139,7 +140,7 @@ class RunFolder:
             if run.round <= recorded:
                 return path, run, about
             warnings.warn(
-                f"{path}: is ahead of {self.metrics.name}, which has {recorded} whole rounds; it is not used",
+                f"{path}: is ahead of {self.metrics.name}, which has {counted(recorded, 'whole round')}; it is not used",
                 RuntimeWarning,
                 stacklevel=2,
             )

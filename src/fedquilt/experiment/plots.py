@@ -17,6 +17,7 @@ from fedquilt.progress import SHARES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -32,7 +33,7 @@ def draw_run(folder: Path, history: History, federation: Federation) -> None:
         draw_fares(folder / "own.png", {federation.algorithm.name: accuracies})
     labels = federation.data.train.y.numpy()
     if labels.ndim == 1 and federation.data.classes and not federation.algorithm.pooled:
-        draw_clients(folder / "clients.png", shown(federation.partition).class_counts(labels, federation.data.classes))
+        draw_clients(folder / "clients.png", federation.partition, labels, federation.data.classes)
 
 
 def draw_curves(path: Path, histories: Mapping[str, History], target: float | None = None) -> None:
@@ -50,7 +51,7 @@ def draw_curves(path: Path, histories: Mapping[str, History], target: float | No
                 _own_curve(axes, label, history, line, marker)
         axes.set(xlabel="round", ylabel=f"test {name}{unit}")
         plain(axes)
-        whole_ticks(axes)
+        whole_ticks(axes.xaxis)
     if target is not None:
         panels[0].axhline(100 * target, color="0.6", linewidth=0.8, linestyle="--", label=f"target {100 * target:.1f}%")
     losses = [value for history in histories.values() for value in history.loss if value > 0 and np.isfinite(value)]
@@ -77,6 +78,7 @@ def draw_fares(path: Path, runs: Mapping[str, Sequence[float]]) -> None:
         axes.set_title(name, fontsize=9)
         axes.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
         plain(axes)
+        whole_ticks(axes.yaxis)
     save(figure, path)
 
 
@@ -92,23 +94,25 @@ def _own_curve(axes: Axes, name: str, history: History, beside: Line2D, marker: 
     own = [(record["round"], 100 * record["own_accuracy"]) for record in history if record.get("own_accuracy")]
     if own:
         label, color = f"{name}, on clients' own data", beside.get_color()
-        axes.plot(*zip(*own, strict=True), label=label, linewidth=1.2, linestyle=":", color=color, marker=marker)
+        rounds, values = zip(*own, strict=True)
+        axes.plot(rounds, values, f":{marker}", label=label, linewidth=1.2, color=color, markerfacecolor="white")
 
 
-def draw_clients(path: Path, counts: npt.NDArray[np.int64]) -> None:
+def draw_clients(path: Path, partition: Partition, labels: npt.NDArray[np.int64], classes: int) -> None:
     """Save one bar a client, coloured by class: its shares of the classes (as Hsu 2019's Figure 1), and its size."""
+    counts = shown(partition).class_counts(labels, classes)
+    every = f"{len(counts):,} of {len(partition):,} clients" if len(counts) < len(partition) else "clients"
     sizes = counts.sum(axis=1)
     shares = counts / sizes[:, None]
     order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
     figure, (upper, lower) = new_figure(2, (9.0, 4.2), rows=True)
-    classes = counts.shape[1]
     palette = class_colors(classes)
     places = np.arange(len(counts))
     stack_bars(upper, 100 * shares[order], palette)
     lower.bar(places, sizes[order], width=1.0, color="0.45", edgecolor="white", linewidth=0.2)
     upper.set(ylabel="share of classes (%)", ylim=(0, 100), xlim=(-0.5, len(counts) - 0.5), xticks=[])
     lower.set(
-        ylabel="examples", xlabel="clients, sorted by their largest class", xlim=(-0.5, len(counts) - 0.5), xticks=[]
+        ylabel="examples", xlabel=f"{every}, sorted by their largest class", xlim=(-0.5, len(counts) - 0.5), xticks=[]
     )
     if sizes.max() > 30 * sizes.min():
         lower.set_yscale("log")
@@ -160,11 +164,11 @@ def new_figure(count: int, size: tuple[float, float], rows: bool = False) -> tup
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
-def whole_ticks(axes: Axes) -> None:
-    """Put ticks at whole numbers only."""
+def whole_ticks(axis: Axis) -> None:
+    """Put ticks at whole numbers only, be it a single one."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def plain(axes: Axes, grid: bool = True) -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
-from fedquilt.experiment.plots import draw_clients, new_figure, plain, save, shown
+from fedquilt.experiment.plots import draw_clients, new_figure, plain, save, whole_ticks
 from fedquilt.metrics.skew import Skew
 from fedquilt.partition.partition import Indices, Partition
 
@@ -33,8 +33,7 @@ def draw_population(folder: Path, data: Data, partition: Partition, skew: Skew) 
     files = [folder / "sizes.png"]
     if skew.has_classes:
         files = [folder / "classes.png", folder / "emd.png", folder / "ranks.png"]
-        labels = data.train.y.numpy()
-        draw_clients(files[0], shown(partition).class_counts(labels, data.classes))
+        draw_clients(files[0], partition, data.train.y.numpy(), data.classes)
         draw_distances(files[1], skew)
     draw_ranks(files[-1], skew)
     if data.train.places is not None:
@@ -60,6 +59,7 @@ def draw_distances(path: Path, skew: Skew) -> None:
     )
     axes.set(xlim=(0, 2), xlabel="EMD of a client's classes from all clients'", ylabel="clients")
     plain(axes)
+    whole_ticks(axes.yaxis)
     figure.legend(frameon=False, fontsize=8.5, loc="outside lower center", ncols=2)
     save(figure, path)
 

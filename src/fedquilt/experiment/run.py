@@ -67,7 +67,7 @@ def run(
         try:
             federation, engine = build(checked)
             checked, engine = _settled(checked, federation, engine)
-        except FedquiltError:
+        except (FedquiltError, KeyboardInterrupt):
             folder.abandon()
             raise
         folder.begin(checked.to_toml(), environment())
@@ -122,7 +122,10 @@ def _finished(folder: RunFolder, federation: Federation, engine: Engine, spec: S
     folder.keep_partition(partial(stored_partition, federation, spec.resolved()["partition"]))
     result = execute(federation, engine, spec.options, folder, watcher)
     if result.history.records and not result.interrupted:
-        draw_run(folder.path, result.history, federation)
+        try:
+            draw_run(folder.path, result.history, federation)
+        except KeyboardInterrupt:  # all rounds are saved, and resuming draws what is missing
+            result = replace(result, interrupted=True)
     return Run(folder.path, result)
 
 

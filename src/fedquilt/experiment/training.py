@@ -42,6 +42,7 @@ from fedquilt.metrics.curves import History
 from fedquilt.metrics.diagnosis import diagnose as measure
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.stored import to_bytes
+from fedquilt.progress import counted
 
 
 class Watcher(Protocol):
@@ -78,7 +79,7 @@ class Result:
         newest = self.history.newest or {}
         name = next((name for name in ("accuracy", "loss") if newest.get(name) is not None), None)
         score = "" if name is None else f", {name} {newest[name]:.4f}"
-        return f"Result({len(self.history)} rounds{score}, digest {self.digest[:12]}…)"
+        return f"Result({counted(len(self.history), 'round')}{score}, digest {self.digest[:12]}…)"
 
 
 def train(
@@ -347,7 +348,8 @@ def _warn_of_too_few_rounds(federation: Federation, last: int) -> None:
     needed = getattr(federation.algorithm.course, "needs_rounds", 0)
     if last < needed:
         warnings.warn(
-            f"the run has {last} rounds, but its method changes course only in round {needed}: until then it is plain",
+            f"the run has {counted(last, 'round')}, but its method changes course only in round {needed}: "
+            "until then it is plain",
             RuntimeWarning,
             stacklevel=3,
         )
