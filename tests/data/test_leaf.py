@@ -1,35 +1,24 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from formats.texts import write_leaf
 
 from fedquilt.data import leaf
 from fedquilt.errors import DataError
-
-
-def write(folder: Path, name: str, held: dict[str, tuple[Any, Any]], **changes: Any) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {
-        "users": list(held),
-        "num_samples": [len(y) for _, y in held.values()],
-        "user_data": {user: {"x": x, "y": y} for user, (x, y) in held.items()},
-    }
-    (folder / name).write_text(json.dumps({**content, **changes}))
-
 
 TRAIN = {"zoe": ([[1, 2], [3, 4]], [0, 1]), "ada": ([[5.5, 6]], [2]), "nil": ([], [])}
 TEST = {"zoe": ([[7, 8]], [1]), "new": ([[9, 10]], [0])}
 
 
 def test_train_and_test(tmp_path: Path) -> None:
-    write(tmp_path / "train", "0.json", TRAIN)
-    write(tmp_path / "train", "1.json", {"mia": ([[0, 0]], [1.0])})
-    write(tmp_path / "test", "0.json", TEST)
+    write_leaf(tmp_path / "train" / "0.json", TRAIN)
+    write_leaf(tmp_path / "train" / "1.json", {"mia": ([[0, 0]], [1.0])})
+    write_leaf(tmp_path / "test" / "0.json", TEST)
     data = leaf(tmp_path)
     assert data.train.x.tolist() == [[1, 2], [3, 4], [5.5, 6], [0, 0]]
     assert data.train.x.dtype == torch.float32
@@ -43,7 +32,7 @@ def test_train_and_test(tmp_path: Path) -> None:
 
 def test_all_data_is_split_by_user(tmp_path: Path) -> None:
     users = {name: ([[k] for k in range(10)], [k % 2 for k in range(10)]) for name in ("a", "b")}
-    write(tmp_path / "all_data", "all.json", users)
+    write_leaf(tmp_path / "all_data" / "all.json", users)
     data = leaf(tmp_path, test_fraction=0.3)
     assert data.train.ids is not None
     assert data.test.ids is not None
@@ -53,7 +42,7 @@ def test_all_data_is_split_by_user(tmp_path: Path) -> None:
 
 def test_shape(tmp_path: Path) -> None:
     users = {"a": ([list(range(6))] * 4, [0, 1, 0, 1])}
-    write(tmp_path / "all_data", "all.json", users)
+    write_leaf(tmp_path / "all_data" / "all.json", users)
     data = leaf(tmp_path, shape=(1, 2, 3), test_fraction=0.5)
     assert data.train.x.shape == (2, 1, 2, 3)
     assert data.train.x[0].tolist() == [[[0, 1, 2], [3, 4, 5]]]
@@ -82,8 +71,8 @@ def test_shape(tmp_path: Path) -> None:
     ],
 )
 def test_says_what_is_wrong(tmp_path: Path, users: dict[str, Any], changes: dict[str, Any], message: str) -> None:
-    write(tmp_path / "train", "0.json", users, **changes)
-    write(tmp_path / "test", "0.json", users, **changes)
+    write_leaf(tmp_path / "train" / "0.json", users, **changes)
+    write_leaf(tmp_path / "test" / "0.json", users, **changes)
     with pytest.raises(DataError, match=message):
         leaf(tmp_path, classes=3)
 
@@ -98,7 +87,7 @@ def test_not_leafs_files(tmp_path: Path, text: str) -> None:
 
 def test_a_user_in_two_files(tmp_path: Path) -> None:
     for name in ("0.json", "1.json"):
-        write(tmp_path / "all_data", name, {"a": ([[1]], [0])})
+        write_leaf(tmp_path / "all_data" / name, {"a": ([[1]], [0])})
     with pytest.raises(DataError, match="user 'a' is in two files"):
         leaf(tmp_path)
 

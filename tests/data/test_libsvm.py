@@ -5,6 +5,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
+from formats.texts import write_svmlight
 
 from fedquilt.data import libsvm
 from fedquilt.data.libsvm import SETS, Name, canonical, to_range
@@ -74,11 +75,9 @@ def test_vehicle_is_split_by_the_seed() -> None:
         assert len(np.unique(rows, axis=0)) == len(rows) == 846
 
 
-def write(folder: Path, rows: int, features: int = 4, labels: tuple[int, ...] = (0, 1)) -> None:
-    (folder / "libsvm").mkdir(exist_ok=True)
-    lines = [f"{labels[row % len(labels)]} {features}:{row}\n" for row in range(rows)]
-    (folder / "libsvm" / "svmguide1").write_text("".join(lines))
-    (folder / "libsvm" / "svmguide1.t").write_text("".join(lines))
+def write(folder: Path, rows: int, feature: int = 4) -> None:
+    for name in ("svmguide1", "svmguide1.t"):
+        write_svmlight(folder / "libsvm" / name, rows, feature)
 
 
 @pytest.fixture
@@ -99,7 +98,7 @@ def test_wrong_number_of_examples(folder: Path) -> None:
 
 
 def test_too_many_features(folder: Path) -> None:
-    write(folder, rows=3089, features=5)
+    write(folder, rows=3089, feature=5)
     with pytest.raises(DataError, match="line 1: feature 5, expected 1 to 4"):
         libsvm("svmguide1")
 

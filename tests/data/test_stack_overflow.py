@@ -5,6 +5,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from formats.arrays import write_hdf5
 from torch import nn
 
 from fedquilt.core.loss import IGNORED
@@ -23,11 +24,8 @@ TEST: Authors = {"7": ["to a"], "9": ["the the", "class"]}
 
 
 def write(path: Path, authors: Authors) -> None:
-    with h5py.File(path, "w") as file:
-        for name, sentences in authors.items():
-            own = file.create_group(f"examples/{name}")
-            for column in ("tokens", "title", "tags", "score", "creation_date", "type"):
-                own.create_dataset(column, data=[s.encode() for s in sentences], dtype=h5py.string_dtype())
+    columns = ("tokens", "title", "tags", "score", "creation_date", "type")
+    write_hdf5(path, {name: dict.fromkeys(columns, sentences) for name, sentences in authors.items()})
 
 
 @pytest.fixture
