@@ -137,6 +137,26 @@ def test_labels_that_make_more_classes_than_rows(tmp_path: Path) -> None:
         table(tmp_path / "a.csv", label="y", test=tmp_path / "a.csv")
 
 
+def test_numbers_as_targets(path: Path) -> None:
+    data = table(path, label="height", features=("weight",), client="owner", test=path, classes=0)
+    assert data.train.y.tolist() == [1.5, 2.5, 3.5, 4.5, 5.5]
+    assert (data.train.y.dtype, data.classes) == (torch.float32, 0)
+    held_out = table(path, label="weight", features=("height",), test_fraction=0.4, classes=0)
+    assert sorted(held_out.train.y.tolist() + held_out.test.y.tolist()) == [10, 20, 30, 40, 50]
+    assert len(held_out.test) == 2
+    with pytest.raises(DataError, match="row 1: the target is 'cat', not a number"):
+        table(path, label="kind", features=("height",), classes=0)
+    with pytest.raises(DataError, match=r"row 1: the label is 1\.5, not a whole number .* say classes = 0"):
+        table(path, label="height", features=("weight",))
+
+
+@pytest.mark.parametrize("wrong", ["nan", "inf", "1e300"])
+def test_targets_are_finite(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "a.csv").write_text(f"x,y\n1,0.5\n2,{wrong}\n")
+    with pytest.raises(DataError, match=r"row 2: the target is .*, no finite number in single precision"):
+        table(tmp_path / "a.csv", label="y", classes=0)
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

@@ -42,6 +42,7 @@ class Case:
     clients: bool = False
     places: bool = False
     sequences: bool = False
+    numbers: bool = False
 
 
 def idx(name: str) -> Callable[[Path, pytest.MonkeyPatch], Data]:
@@ -118,6 +119,10 @@ def table(home: Path, patch: pytest.MonkeyPatch) -> Data:
     return fedquilt.table(own_table(home), label="kind", client="who", latitude="lat", longitude="lon")
 
 
+def numbers(home: Path, patch: pytest.MonkeyPatch) -> Data:
+    return fedquilt.table(own_table(home), label="a", client="who", latitude="lat", longitude="lon", classes=0)
+
+
 def hugging_face(home: Path, patch: pytest.MonkeyPatch) -> Data:
     library = pytest.importorskip("datasets", reason="needs the extra hugging_face")
     library.disable_progress_bars()
@@ -171,6 +176,7 @@ CASES: dict[str, Case] = {
         lambda home, patch: fedquilt.synthetic(clients=4, minimum=10, features=5, classes=4), clients=True
     ),
     "table": Case(table, clients=True, places=True),
+    "table of numbers": Case(numbers, clients=True, places=True, numbers=True),
 }
 """By the name of the data set, with a word on which of several there are."""
 
@@ -186,6 +192,8 @@ def refusal(case: Case, partition: str) -> str | None:
         return "the data set .* does not say whose its examples are; take another partition"
     if partition in BY_CLASS and case.sequences:
         return "needs one class an example, but the labels of this data set have the shape"
+    if partition in BY_CLASS and case.numbers:
+        return "needs one class an example, but the targets of this data set are numbers"
     if partition == "feature_skew" and case.sequences:
         return "noise can be added to numbers with a fraction only"
     return None
@@ -196,7 +204,7 @@ def tiny(data: Data) -> nn.Module:
     if data.train.y.dim() == 2:
         return word_lstm(vocabulary=data.classes, embedding=4, hidden=4)
     x = data.train.x[:2] if data.prepare is None else data.prepare(data.train.x[:2])
-    return nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), data.classes))
+    return nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), data.classes or 1))
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +234,7 @@ def test_a_data_set_has_what_is_said_of_it(name: str, loaded: Callable[[str], Da
     assert (data.train.ids is not None) == case.clients
     assert (data.train.places is not None) == case.places
     assert (data.train.y.dim() == 2) == case.sequences
+    assert data.train.y.is_floating_point() == (data.classes == 0) == case.numbers
 
 
 @pytest.mark.parametrize("partition", list(partitions))
@@ -240,14 +249,15 @@ def test_a_round(
         held = make_partition(partition, data, CLIENTS, **arguments)
         assert len(held) > 1
         method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=64)
-        result = fedquilt.train(tiny(data), data, held, method, rounds=1, engine=fedquilt.processes(workers=2))
+        engine, loss = fedquilt.processes(workers=2), "cross_entropy" if data.classes else "mean_squared_error"
+        result = fedquilt.train(tiny(data), data, held, method, rounds=1, engine=engine, loss=loss)
         (record,) = result.history
         assert record["applied"]
         assert record["dropped"] == []
         assert sorted(record["clients"]) == list(range(len(held)))
         assert record["examples"] == len(held.indices)
         assert np.isfinite(record["loss"])
-        assert ("own_accuracy" in record) == (held.test is not None)
+        assert (record.get("own_accuracy") is not None) == (held.test is not None and data.classes > 0)
 
     if message is None:
         trained()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from fedquilt.data.data import Data, Split
@@ -19,6 +20,9 @@ from fedquilt.errors import DataError, nearest
 from fedquilt.partition.partition import Indices
 
 Values = npt.NDArray[Any]
+
+Classes = Annotated[int, Field(ge=0)]
+"""How many classes there are; 0 for targets that are numbers."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,8 @@ def data_of_columns(
 ) -> Data:
     """Make a data set; without a test part, a share of every client is held out or, without clients, of every class.
 
-    Labels are whole numbers from 0, or text, which is numbered in its order. Clients are numbered in their order, those
-    of the training part first.
+    Labels are whole numbers from 0, or text, which is numbered in its order; with 0 `classes` they are any numbers, and
+    a share of all rows is held out. Clients are numbered in their order, those of the training part first.
     """
     for part in (train, test):
         if part is not None and not len(part.x):
@@ -92,9 +96,11 @@ def data_of_columns(
     both = [train] if test is None else [train, test]
     if train.x.shape[1:] != both[-1].x.shape[1:]:
         raise DataError(f"{both[-1].source}: examples of shape {both[-1].x.shape[1:]}, expected {train.x.shape[1:]}")
-    y, count = number_labels([(part.source, part.names[roles.label]) for part in both], classes)
+    y, count = _targets([(part.source, part.names[roles.label]) for part in both], classes)
     if test is None:
-        groups = y[0] if roles.client is None else np.unique(train.names[roles.client], return_inverse=True)[1]
+        groups = np.zeros(len(y[0]), dtype=np.int64) if classes == 0 else y[0]
+        if roles.client is not None:
+            groups = np.unique(train.names[roles.client], return_inverse=True)[1]
         chosen, held_out = stratified(groups, test_fraction, seed)
         both, y = [train.rows(chosen), train.rows(held_out)], [y[0][chosen], y[0][held_out]]
     ids = None if roles.client is None else number_clients(both[0].names[roles.client], both[1].names[roles.client])
@@ -118,6 +124,40 @@ def _tensor(source: str, x: Values) -> Tensor:
         row = np.flatnonzero(~np.isfinite(single.reshape(len(x), -1)).all(axis=1))[0]
         raise DataError(f"{source}: row {row + 1}: a feature is missing, or no finite number in single precision")
     return torch.from_numpy(single)
+
+
+def _targets(parts: Sequence[tuple[str, Values]], classes: int | None) -> tuple[list[Values], int]:
+    """Return what is to be learnt, as single precision numbers where there are no classes."""
+    if classes != 0:
+        return number_labels(parts, classes)
+    numbers = [_finite(source, values) for source, values in parts]
+    if numbers[0].shape[1:] != numbers[-1].shape[1:]:
+        raise DataError(f"{parts[-1][0]}: targets of shape {numbers[-1].shape[1:]}, expected {numbers[0].shape[1:]}")
+    return numbers, 0
+
+
+def _finite(source: str, values: Values) -> npt.NDArray[np.float32]:
+    if values.dtype.kind not in "biufOSU" or values.ndim > 2:
+        raise DataError(f"{source}: targets must be numbers, one an example or a row of them")
+    try:
+        with np.errstate(over="ignore"):
+            numbers = values.astype(np.float64).astype(np.float32)
+    except (TypeError, ValueError):
+        row, wrong = next((row, value) for row, value in enumerate(values, start=1) if not _is_number(value))
+        raise DataError(f"{source}: row {row}: the target is {str(wrong)!r}, not a number") from None
+    finite = np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1)
+    if not finite.all():
+        row = int(finite.argmin())
+        raise DataError(f"{source}: row {row + 1}: the target is {values[row]}, no finite number in single precision")
+    return numbers
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def number_labels(parts: Iterable[tuple[str, Values]], classes: int | None) -> tuple[list[Indices], int]:
@@ -169,7 +209,10 @@ def _whole(source: str, values: Values) -> Indices | None:
         whole = values.astype(np.int64)
     wrong = np.flatnonzero(whole != values)
     if len(wrong):
-        raise DataError(f"{source}: row {wrong[0] + 1}: the label is {values[wrong[0]]}, not a whole number or text")
+        raise DataError(
+            f"{source}: row {wrong[0] + 1}: the label is {values[wrong[0]]}, not a whole number or text; "
+            "for targets that are numbers, say classes = 0"
+        )
     return whole
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fedquilt.arguments import Count, Seed
-from fedquilt.data.columns import Columns, Roles, Values, data_of_columns
+from fedquilt.arguments import Seed
+from fedquilt.data.columns import Classes, Columns, Roles, Values, data_of_columns
 from fedquilt.data.data import Data
 from fedquilt.data.folders import folders
 from fedquilt.data.memory import require_memory
@@ -31,7 +31,7 @@ def hugging_face(
     train: str = "train",
     test: str | None = None,
     test_fraction: TestFraction = 0.2,
-    classes: Count | None = None,
+    classes: Classes | None = None,
     seed: Seed = 0,
 ) -> Data:
     """A data set of the Hugging Face library, from a folder or by its name on the hub.
@@ -39,8 +39,9 @@ def hugging_face(
     `path` is a folder that `save_to_disk` wrote, as named or below a data folder, else a name, with `config` as its
     configuration. `label` and `client` are columns; `features` are those named, or all others: numbers, or one column of
     arrays or of images of one size. `train` and `test` are splits; where `test` is not given and no split is called so,
-    `test_fraction` of every client's examples, or of every class's, are held out, chosen by `seed`. Needs the extra
-    `hugging_face`. Scripts of others are never run.
+    `test_fraction` of every client's examples, or of every class's, are held out, chosen by `seed`. With
+    `classes=0` labels are numbers, one an example or a row of them. Needs the extra `hugging_face`. Scripts of others are
+    never run.
 
     >>> data = hugging_face("ylecun/mnist")  # doctest: +SKIP
     """

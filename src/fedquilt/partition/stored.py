@@ -93,13 +93,15 @@ def to_bytes(
 
 
 def labels_digest(labels: Labels) -> str:
-    """Return the SHA-256 of labels, whatever whole numbers they are stored as.
+    """Return the SHA-256 of labels, whatever whole numbers they are stored as, or of targets that are numbers.
 
     >>> labels_digest(np.array([0, 1], dtype=np.uint8)) == labels_digest(np.array([0, 1]))
     True
+    >>> labels_digest(np.array([0.2, 1.7])) == labels_digest(np.array([0.3, 1.7]))
+    False
     """
     sha = hashlib.sha256(str(labels.shape).encode())
-    sha.update(np.ascontiguousarray(labels, dtype="<i8").data)
+    sha.update(np.ascontiguousarray(labels, dtype="<f8" if labels.dtype.kind == "f" else "<i8").data)
     return sha.hexdigest()
 
 
