@@ -13,7 +13,7 @@ import numpy as np
 from fedquilt.arguments import Seed
 from fedquilt.data.columns import Classes, Columns, Roles, Values, data_of_columns
 from fedquilt.data.data import Data
-from fedquilt.data.folders import folders
+from fedquilt.data.folders import own_places
 from fedquilt.data.memory import require_memory
 from fedquilt.data.packaged import installed
 from fedquilt.data.stratified import TestFraction
@@ -23,7 +23,7 @@ from fedquilt.registry import datasets
 
 @datasets.register
 def hugging_face(
-    path: str,
+    path: Path | str,
     label: str = "label",
     features: tuple[str, ...] | None = None,
     client: str | None = None,
@@ -36,10 +36,10 @@ def hugging_face(
 ) -> Data:
     """A data set of the Hugging Face library, from a folder or by its name on the hub.
 
-    `path` is a folder that `save_to_disk` wrote, as named or below a data folder, else a name, with `config` as its
-    configuration. `label` and `client` are columns; `features` are those named, or all others: numbers, or one column of
-    arrays or of images of one size. `train` and `test` are splits; where `test` is not given and no split is called so,
-    `test_fraction` of every client's examples, or of every class's, are held out, chosen by `seed`. With
+    `path` is a folder that `save_to_disk` wrote, as named, beside the spec or below a data folder, else a name, with
+    `config` as its configuration. `label` and `client` are columns; `features` are those named, or all others: numbers, or
+    one column of arrays or of images of one size. `train` and `test` are splits; where `test` is not given and no split is
+    called so, `test_fraction` of every client's examples, or of every class's, are held out, chosen by `seed`. With
     `classes=0` labels are numbers, one an example or a row of them. Needs the extra `hugging_face`. Scripts of others are
     never run.
 
@@ -48,6 +48,7 @@ def hugging_face(
     if not installed("datasets"):
         raise MissingExtraError("hugging_face", "hugging_face")
     roles = Roles(label, features, client)
+    path = str(path)
     loaded = _load(path, config)
     trained = _columns(f"{path}: {train}", _split(path, loaded, train), roles)
     test = "test" if test is None and "test" in loaded else test
@@ -59,14 +60,16 @@ def _load(path: str, config: str | None) -> dict[str, Any]:
     """Return the splits by name."""
     import datasets as library
 
-    saved = [place for place in (Path(path), *(folder / path for folder in folders())) if _is_saved(place)]
+    places = own_places(Path(path))
+    saved = [place for place in places if _is_saved(place)]
     try:
         if saved:
             loaded = library.load_from_disk(saved[0])
         else:
             loaded = library.load_dataset(path, config)
     except Exception as error:  # what goes wrong there comes in many kinds: of the network, the hub, the files
-        raise DataError(f"hugging_face: {path}: cannot be loaded: {error}") from None
+        looked = "" if saved else f"; looked for a saved one at: {', '.join(str(place) for place in places)}"
+        raise DataError(f"hugging_face: {path}: cannot be loaded: {error}{looked}") from None
     return dict(loaded) if isinstance(loaded, dict) else {"train": loaded}
 
 

@@ -47,8 +47,8 @@ def table(
     are whole numbers from 0, or text, which is numbered in its order; with `classes=0` they are numbers, for a loss such
     as "mean_squared_error". `test` is a second file, with the same columns; without it `test_fraction` of every client's
     rows are held out or, without `client`, of every class's; `seed` decides which. `scale` brings every feature to
-    [−1, 1] by its range over the training part. A file that is not found as named is looked for in the data folders.
-    Parquet needs the extra `tables`.
+    [−1, 1] by its range over the training part. A file that is not found as named is looked for beside the spec
+    and in the data folders. Parquet needs the extra `tables`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -16,6 +16,7 @@ from fedquilt.core.federation import Federation
 from fedquilt.core.loss import with_loss
 from fedquilt.core.rng import torch_seeded
 from fedquilt.data.data import Data
+from fedquilt.data.folders import beside
 from fedquilt.errors import FedquiltError, SpecError, told
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics, require_accuracy
 from fedquilt.experiment.spec import WRAP, Spec
@@ -81,7 +82,7 @@ def _wanted(spec: Spec, table: str, **offered: object) -> dict[str, object]:
 
 def _made(spec: Spec, table: str, kind: type[Any], **given: object) -> Any:
     part = spec.parts[table]
-    with _naming(spec, table):
+    with _naming(spec, table), beside(spec.folder):
         made = part.function(**given, **part.arguments)
         if not isinstance(made, kind):
             raise SpecError(
