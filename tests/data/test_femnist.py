@@ -71,7 +71,7 @@ def test_a_writer_who_is_tested_only(folder: Path) -> None:
     data = femnist()
     assert data.train.ids is not None
     assert data.test.ids is not None
-    assert (data.train.ids.tolist(), data.test.ids.tolist()) == ([1, 1], [0, 1])
+    assert (data.train.ids.tolist(), data.test.ids.tolist()) == ([0, 0], [1, 0])
 
 
 PIXELS, LABELS = writers({"a": 2})["a"]

@@ -83,6 +83,13 @@ def test_numbers_as_targets(tmp_path: Path) -> None:
         hugging_face(save(tmp_path / "other", train=rows), label="y", classes=0)
 
 
+@pytest.mark.parametrize("who", [["a", None], ["a", ""], [1, None]])
+def test_a_client_without_a_name(tmp_path: Path, who: list[Any]) -> None:
+    rows = {"x": [1.0, 2.0], "label": [0, 1], "who": who}
+    with pytest.raises(DataError, match="row 2, column 'who': is empty"):
+        hugging_face(save(tmp_path / "set", train=rows, test=rows), client="who")
+
+
 def test_other_splits(tmp_path: Path) -> None:
     path = save(tmp_path / "set", train=VALUES, validation={name: values[:2] for name, values in VALUES.items()})
     assert len(hugging_face(path, features=("a",), test="validation").test) == 2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fedquilt.data.memory
 from fedquilt.data import table
-from fedquilt.data.columns import number_clients
+from fedquilt.data.numbered import number_clients
 from fedquilt.errors import DataError, MissingExtraError
 
 ROWS = """height,weight,kind,owner,lat,lon
@@ -232,11 +232,24 @@ names = st.lists(st.text("abc", max_size=2), max_size=30)
 
 @given(train=names.filter(bool), test=names)
 def test_clients_are_numbered_without_gaps(train: list[str], test: list[str]) -> None:
-    here, there = number_clients(np.array(train), np.array(test, dtype=np.str_))
+    here, there = number_clients(train, test)
     pairs = {*zip(train, here.tolist(), strict=True), *zip(test, there.tolist(), strict=True)}
     assert len(pairs) == len({name for name, _ in pairs}) == len({number for _, number in pairs})
     assert sorted(set(here.tolist())) == list(range(len(set(train))))
     assert {number for _, number in pairs} == set(range(len(pairs)))
+
+
+def test_numbers_of_clients_are_ordered_as_numbers_in_every_kind_of_file(tmp_path: Path) -> None:
+    owners = [10, 9, 100, 9, 2]
+    pq.write_table(pa.table({"x": [1.0] * 5, "y": [0, 1, 0, 1, 0], "who": owners}), tmp_path / "a.parquet")
+    rows = "".join(f"1,{k % 2},{owner}\n" for k, owner in enumerate(owners))
+    (tmp_path / "a.csv").write_text(f"x,y,who\n{rows}")
+    for path in (tmp_path / "a.csv", tmp_path / "a.parquet"):
+        data = table(path, label="y", client="who", test=path)
+        assert data.train.ids is not None
+        assert data.train.ids.tolist() == [2, 1, 3, 1, 0]
+    (tmp_path / "a.csv").write_text(f"x,y,who\n1,0,{'9' * 900}\n1,1,8\n")
+    assert table(tmp_path / "a.csv", label="y", client="who", test=tmp_path / "a.csv").train.ids.tolist() == [1, 0]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("column", ["kind", "owner"])

@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedquilt.data.data import Data, Split
+from fedquilt.data.numbered import number_clients
 from fedquilt.data.ranges import to_range
 from fedquilt.data.scale import to_unit
 from fedquilt.data.stratified import stratified
@@ -94,6 +95,8 @@ def data_of_columns(
         if part is not None and not len(part.x):
             raise DataError(f"{part.source}: has no rows")
     both = [train] if test is None else [train, test]
+    for part in both:
+        _require_owners(part, roles.client)
     if train.x.shape[1:] != both[-1].x.shape[1:]:
         raise DataError(f"{both[-1].source}: examples of shape {both[-1].x.shape[1:]}, expected {train.x.shape[1:]}")
     y, count = _targets([(part.source, part.names[roles.label]) for part in both], classes)
@@ -103,7 +106,9 @@ def data_of_columns(
             groups = np.unique(train.names[roles.client], return_inverse=True)[1]
         chosen, held_out = stratified(groups, test_fraction, seed)
         both, y = [train.rows(chosen), train.rows(held_out)], [y[0][chosen], y[0][held_out]]
-    ids = None if roles.client is None else number_clients(both[0].names[roles.client], both[1].names[roles.client])
+    ids = None
+    if roles.client is not None:
+        ids = number_clients(*(part.names[roles.client].tolist() for part in both))
     xs = [part.x for part in both]
     if scale:
         low, high = xs[0].min(axis=0), xs[0].max(axis=0)
@@ -113,6 +118,13 @@ def data_of_columns(
         for place, (part, x, labels) in enumerate(zip(both, xs, y, strict=True))
     )
     return Data(name, first, second, classes=count, prepare=to_unit if first.x.dtype == torch.uint8 else None)
+
+
+def _require_owners(part: Columns, client: str | None) -> None:
+    """Refuse a client without a name: text that is empty, or a number that is none."""
+    for row, name in enumerate([] if client is None else part.names[client], start=1):
+        if name is None or name == "" or (isinstance(name, float | np.floating) and np.isnan(name)):
+            raise DataError(f"{part.source}: row {row}, column '{client}': is empty")
 
 
 def _tensor(source: str, x: Values) -> Tensor:
@@ -214,19 +226,3 @@ def _whole(source: str, values: Values) -> Indices | None:
             "for targets that are numbers, say classes = 0"
         )
     return whole
-
-
-def number_clients(train: Values, test: Values) -> tuple[Indices, Indices]:
-    """Number clients in the order of their names, those that have something to train on first.
-
-    >>> number_clients(np.array(["mia", "ben", "mia"]), np.array(["ada", "mia"]))
-    (array([1, 0, 1]), array([2, 1]))
-    """
-    known = np.unique(train)
-    others = np.setdiff1d(test, known)
-    here = np.searchsorted(known, train).astype(np.int64)
-    if not len(known) or not len(test):
-        return here, np.zeros(len(test), dtype=np.int64)
-    place = np.searchsorted(known, test).clip(max=len(known) - 1)
-    there = np.where(known[place] == test, place, len(known) + np.searchsorted(others, test))
-    return here, there.astype(np.int64)

@@ -9,10 +9,11 @@ import numpy.typing as npt
 import torch
 
 from fedquilt.arguments import Count, Seed
-from fedquilt.data.csv_columns import Columns, numbered, read_columns
+from fedquilt.data.csv_columns import Columns, read_columns
 from fedquilt.data.data import Data, Split
 from fedquilt.data.folders import own
 from fedquilt.data.images import Ahead, ImageFiles, Scale, image_data
+from fedquilt.data.numbered import numbered
 from fedquilt.data.stratified import TestFraction, stratified
 from fedquilt.errors import DataError
 from fedquilt.registry import datasets

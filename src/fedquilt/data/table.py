@@ -173,11 +173,7 @@ def _column(path: Path, read: Any, name: str, numeric: bool) -> Values:
 
 
 def _checked(columns: Columns, roles: Roles) -> Columns:
-    """Refuse a client without a name, and places that are none on Earth."""
-    if roles.client is not None:
-        empty = np.flatnonzero(columns.names[roles.client].astype(str) == "")
-        if len(empty):
-            raise DataError(f"{columns.source}: row {empty[0] + 1}, column '{roles.client}': is empty")
+    """Refuse places that are none on Earth."""
     for place, most in enumerate((90, 180) if columns.places is not None else ()):
         assert columns.places is not None
         wrong = np.flatnonzero(~(np.abs(columns.places[:, place]) <= most))
