@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -106,6 +107,21 @@ def test_too_many_features(folder: Path) -> None:
 def test_other_numbers(folder: Path) -> None:
     write(folder, rows=3089)
     with pytest.raises(DataError, match=f"not the published one: .*{SETS['svmguide1'].train.digest}"):
+        libsvm("svmguide1")
+
+
+def test_other_labels(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = SETS["svmguide1"]
+    assert about.test is not None
+    parts = {"train": replace(about.train, rows=6, digest=None), "test": replace(about.test, rows=6, digest=None)}
+    monkeypatch.setitem(SETS, "svmguide1", replace(about, **parts))
+    write_svmlight(folder / "libsvm" / "svmguide1", 6, labels=(0, 1, 2))
+    write_svmlight(folder / "libsvm" / "svmguide1.t", 6)
+    with pytest.raises(DataError, match="libsvm/svmguide1: 3 different labels, expected 2"):
+        libsvm("svmguide1")
+    write_svmlight(folder / "libsvm" / "svmguide1", 6)
+    write_svmlight(folder / "libsvm" / "svmguide1.t", 6, labels=(0, 5))
+    with pytest.raises(DataError, match=r"libsvm/svmguide1.t: a label is 5, which .* does not have"):
         libsvm("svmguide1")
 
 
