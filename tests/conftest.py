@@ -1,8 +1,10 @@
-"""Small federations that many tests share."""
+"""Small federations that many tests share; `formats` beside it can be imported by tests."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.federation import Federation
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")

@@ -194,6 +194,17 @@ def takes(function: Callable[..., object], name: str) -> bool:
     return any(key == name and parameter.kind in by_name for key, parameter in _parameters(function).items())
 
 
+def paths(function: Callable[..., object]) -> set[str]:
+    """Return the names of the parameters that take a path.
+
+    >>> def load(file: Path, folder: Path | str | None = None, name: str = "") -> None: ...
+    >>> sorted(paths(load))
+    ['file', 'folder']
+    """
+    hints = _hints(function)
+    return {name for name in _parameters(function) if Path in (hints.get(name), *typing.get_args(hints.get(name)))}
+
+
 def _parameters(function: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function).parameters

@@ -1,19 +1,18 @@
 import os
 import pickle
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from formats.arrays import cifar_records, unchecked
 
 from fedquilt.data import cifar10
 from fedquilt.data.cifar import Preprocess, preprocessing, read_split
 from fedquilt.data.cifar10 import FILES, LABELS, MEAN, STD
-from fedquilt.data.published import File
 from fedquilt.errors import DataError
 
-UNCHECKED = replace(FILES, files=tuple(File(file.name, file.size) for file in FILES.files))
+UNCHECKED = unchecked(FILES)
 
 
 @pytest.fixture
@@ -23,9 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def records(count: int, seed: int) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, 10, (count, 1), dtype=np.uint8)
-    return np.hstack([labels, rng.integers(0, 256, (count, 3072), dtype=np.uint8)])
+    return cifar_records(np.random.default_rng(seed).integers(0, 10, (count, 1)), seed)
 
 
 def write(folder: Path, name: str, content: np.ndarray) -> None:

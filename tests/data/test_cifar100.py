@@ -1,24 +1,22 @@
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from formats.arrays import cifar_records, unchecked
 
 from fedquilt.data import cifar100
 from fedquilt.data.cifar import read_split
 from fedquilt.data.cifar100 import FILES, LABELS, MEAN, STD
-from fedquilt.data.published import File
 from fedquilt.errors import DataError
 
-UNCHECKED = replace(FILES, files=tuple(File(file.name, file.size) for file in FILES.files))
+UNCHECKED = unchecked(FILES)
 
 
 def records(count: int, seed: int) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    fine = rng.integers(0, 100, (count, 1), dtype=np.uint8)
-    return np.hstack([fine // 5, fine, rng.integers(0, 256, (count, 3072), dtype=np.uint8)])
+    fine = np.random.default_rng(seed).integers(0, 100, (count, 1))
+    return cifar_records(np.hstack([fine // 5, fine]), seed)
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from formats.arrays import write_idx
 
 from fedquilt.data import fashion_mnist
 from fedquilt.data.fashion_mnist import FILES
@@ -12,6 +14,13 @@ from fedquilt.errors import DataError
 def test_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDQUILT_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"fashion-mnist/train-images-idx3-ubyte.gz is missing .*dataset-fashion-mnist"):
+        fashion_mnist()
+
+
+def test_another_set_by_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDQUILT_DATA", str(tmp_path))
+    write_idx(tmp_path / "fashion-mnist", np.zeros((3, 28, 28)), np.arange(3))
+    with pytest.raises(DataError, match=FILES.file("train-images-idx3-ubyte").digest):
         fashion_mnist()
 
 

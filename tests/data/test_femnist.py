@@ -5,6 +5,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from formats.arrays import write_hdf5
 from torch import nn
 
 from fedquilt.data import federated_hdf5, femnist
@@ -33,18 +34,10 @@ def writers(sizes: dict[str, int], classes: int = 62, seed: int = 0) -> Writers:
     }
 
 
-def write(path: Path, content: Writers) -> None:
-    with h5py.File(path, "w") as file:
-        examples = file.create_group("examples")
-        for name, (pixels, labels) in content.items():
-            own = examples.create_group(name)
-            own.create_dataset("pixels", data=pixels)
-            own.create_dataset("label", data=labels)
-
-
 def both(folder: Path, train: Writers, test: Writers, stem: str = "fed_emnist") -> None:
-    write(folder / f"{stem}_train.h5", train)
-    write(folder / f"{stem}_test.h5", test)
+    for part, content in (("train", train), ("test", test)):
+        columns = {name: {"pixels": pixels, "label": labels} for name, (pixels, labels) in content.items()}
+        write_hdf5(folder / f"{stem}_{part}.h5", columns)
 
 
 def test_reads_tensorflow_federateds_files(folder: Path) -> None:
@@ -78,7 +71,7 @@ def test_a_writer_who_is_tested_only(folder: Path) -> None:
     data = femnist()
     assert data.train.ids is not None
     assert data.test.ids is not None
-    assert (data.train.ids.tolist(), data.test.ids.tolist()) == ([1, 1], [0, 1])
+    assert (data.train.ids.tolist(), data.test.ids.tolist()) == ([0, 0], [1, 0])
 
 
 PIXELS, LABELS = writers({"a": 2})["a"]

@@ -177,6 +177,24 @@ def test_without_a_test_split_a_share_is_held_out(tmp_path: Path) -> None:
         assert len(data.train) == 14
 
 
+def test_numbers_as_targets(tmp_path: Path) -> None:
+    rows = {"x": [1.0, 2.0], "y": [0.5, -3.0], "both": [[1.0, 2.0], [3.0, 4.0]]}
+    path = save(tmp_path / "set", train=rows, test=rows)
+    assert hugging_face(path, label="y", features=("x",), classes=0).train.y.tolist() == [0.5, -3]
+    data = hugging_face(path, label="both", features=("x",), classes=0)
+    assert (data.test.y.tolist(), data.classes) == ([[1, 2], [3, 4]], 0)
+    rows = {"x": [1.0, 2.0], "y": [0.5, None]}
+    with pytest.raises(DataError, match="row 2: the target is "):
+        hugging_face(save(tmp_path / "other", train=rows), label="y", classes=0)
+
+
+@pytest.mark.parametrize("who", [["a", None], ["a", ""], [1, None]])
+def test_a_client_without_a_name(tmp_path: Path, who: list[Any]) -> None:
+    rows = {"x": [1.0, 2.0], "label": [0, 1], "who": who}
+    with pytest.raises(DataError, match="row 2, column 'who': is empty"):
+        hugging_face(save(tmp_path / "set", train=rows, test=rows), client="who")
+
+
 def test_other_splits(tmp_path: Path) -> None:
     path = save(tmp_path / "set", train=VALUES, validation={name: values[:2] for name, values in VALUES.items()})
     assert len(hugging_face(path, features=("a",), test="validation").test) == 2

@@ -1,23 +1,17 @@
-"""Every set of images, with every partition, in training: the same bits however its images are made ready."""
+"""Images in training: the same bits however they are made ready."""
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
+from formats.images import write_images
 from torch import nn
 
 import fedquilt
 from fedquilt.data.data import Data
-from fedquilt.partition.partition import Partition
-
-pytestmark = pytest.mark.filterwarnings("ignore:.* is not as published:RuntimeWarning")
 
 OPTIONS = {"size": 16, "scale": "symmetric"}
 METHOD = fedquilt.fed_avg(lr=0.1, fraction=0.5, batch=4)
@@ -35,79 +29,12 @@ def model(classes: int) -> nn.Module:
     )
 
 
-def photo(path: Path, number: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(number)
-    pixels = rng.integers(0, 256, (6, 5 + number % 4, 3)).astype(np.uint8).repeat(5, axis=0).repeat(5, axis=1)
-    Image.fromarray(pixels).save(path)
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with small files of every set of images."""
     home = tmp_path_factory.mktemp("home")
-    rng = np.random.default_rng(0)
-    rows = ["path,label,client,latitude,longitude"]
-    for number in range(48):
-        ending = "jpg" if number % 2 else "png"
-        photo(home / "own" / f"{number}.{ending}", number)
-        lat, lon = rng.normal([40, 10] if number % 3 else [-30, 100], 5)
-        rows.append(f"{number}.{ending},{'elm' if number % 3 else 'oak'},{number % 5},{lat},{lon}")
-    (home / "own.csv").write_text("\n".join(rows) + "\n")
-    _write_inaturalist(home, rng)
-    _write_landmarks(home)
-    _write_hugging_face(home)
+    write_images(home)
     return home
-
-
-def _write_inaturalist(home: Path, rng: np.random.Generator) -> None:
-    folder = home / "inaturalist"
-    names = [f"{number:04x}" for number in range(60)]
-    for number, name in enumerate(names):
-        photo(folder / "train_val_images" / f"kind {number % 3}" / f"{name}.jpg", number)
-    rows = [f"{n},{i % 3},u{i % 7},{'NA' if i % 9 == 0 else i % 2}" for i, n in enumerate(names[:48])]
-    (folder / "iNaturalist_train.csv").write_text("\n".join(["image_id,class,user_120k,geo_100", *rows]) + "\n")
-    rows = [f"{name},{number % 3}" for number, name in enumerate(names[48:])]
-    (folder / "iNaturalist_test.csv").write_text("\n".join(["image_id,class", *rows]) + "\n")
-    for split, ids in (("train2017", range(48)), ("val2017", range(48, 60))):
-        content = {
-            "images": [{"id": i, "file_name": f"train_val_images/kind {i % 3}/{names[i]}.jpg"} for i in ids],
-            "annotations": [{"id": i, "image_id": i, "category_id": 10 * (i % 3)} for i in ids],
-        }
-        (folder / f"{split}.json").write_text(json.dumps(content))
-    places = rng.normal([40, 10], 8, size=(48, 2)).tolist()
-    content = [{"id": i, "lat": lat, "lon": lon, "user_id": i % 7} for i, (lat, lon) in enumerate(places)]
-    (folder / "train2017_locations.json").write_text(json.dumps(content))
-
-
-def _write_landmarks(home: Path) -> None:
-    """Ten users with six images of each of five landmarks, and one more with an image of each."""
-    folder, rows = home / "landmarks", []
-    for number in range(10 * 5 * 6 + 5):
-        rows.append((f"{number:03x}0", number % 5, min(number // 30, 10)))
-        photo(folder / "train" / "/".join(rows[-1][0][:3]) / f"{rows[-1][0]}.jpg", number)
-    shown = [f"{mark}," + " ".join(image for image, of, _ in rows if of == mark) for mark in range(5)]
-    (folder / "train_clean.csv").write_text("\n".join(["landmark_id,images", *shown]) + "\n")
-    authors = [f"{image},u,user {user},CC,t" for image, _, user in rows]
-    (folder / "train_attribution.csv").write_text("\n".join(["id,url,author,license,title", *authors]) + "\n")
-    (home / "landmarks-user-160k").mkdir()
-    lines = [f"user {user},{image},{mark}" for image, mark, user in rows[:40:2]]
-    (home / "landmarks-user-160k" / "federated_train.csv").write_text(
-        "\n".join(["user_id,image_id,class", *lines]) + "\n"
-    )
-    lines = [f"{image},{mark}" for image, mark, _ in rows[-5:]]
-    (home / "landmarks-user-160k" / "test.csv").write_text("\n".join(["image_id,class", *lines]) + "\n")
-
-
-def _write_hugging_face(home: Path) -> None:
-    library = pytest.importorskip("datasets", reason="needs the extra hugging_face")
-    library.disable_progress_bars()
-    values = {
-        "image": [str(home / "own" / f"{number}.{'jpg' if number % 2 else 'png'}") for number in range(48)],
-        "label": [number % 3 for number in range(48)],
-        "who": [number % 5 for number in range(48)],
-    }
-    library.Dataset.from_dict(values).cast_column("image", library.Image()).save_to_disk(home / "saved")
 
 
 @pytest.fixture(autouse=True)
@@ -117,42 +44,6 @@ def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def own(home: Path, **options: object) -> Data:
     return fedquilt.image_folder(home / "own", home / "own.csv", **OPTIONS, **options)
-
-
-SETS: dict[str, Callable[[Path], Data]] = {
-    "image_folder": own,
-    "hugging_face": lambda home: fedquilt.hugging_face("saved", client="who", **OPTIONS),
-    "inaturalist by user": lambda home: fedquilt.inaturalist(check=False, **OPTIONS),
-    "inaturalist by place": lambda home: fedquilt.inaturalist(split="geo_100", check=False, **OPTIONS),
-    "raw inaturalist by user": lambda home: fedquilt.inaturalist(source="raw", examples=12, **OPTIONS),
-    "raw inaturalist by place": lambda home: fedquilt.inaturalist("geo_100", "raw", examples=12, **OPTIONS),
-    "landmarks": lambda home: fedquilt.landmarks(**OPTIONS),
-    "raw landmarks": lambda home: fedquilt.landmarks(source="raw", **OPTIONS),
-}
-
-
-PARTITIONS: dict[str, Callable[[Data], Partition]] = {
-    "natural": fedquilt.natural,
-    "iid": lambda data: fedquilt.iid(data.train.y, clients=4),
-    "shards": lambda data: fedquilt.shards(data.train.y, clients=4),
-    "dirichlet": lambda data: fedquilt.dirichlet(data.train.y, clients=4, alpha=1.0),
-    "geo": lambda data: fedquilt.geo(data, most=9),
-}
-
-
-@pytest.mark.parametrize("partition", PARTITIONS)
-@pytest.mark.parametrize("name", SETS)
-def test_a_round_with_every_set_and_partition(home: Path, name: str, partition: str) -> None:
-    data = SETS[name](home)
-    if partition == "geo" and data.train.places is None:
-        with pytest.raises(fedquilt.FedquiltError, match="has no places"):
-            PARTITIONS[partition](data)
-        return
-    held = PARTITIONS[partition](data)
-    assert len(held) > 1
-    result = fedquilt.train(model(data.classes), data, held, METHOD, rounds=1, engine=fedquilt.processes(workers=2))
-    assert result.history.records[0]["applied"]
-    assert result.history.records[0]["dropped"] == []
 
 
 def test_the_bits_do_not_depend_on_how_images_are_made_ready(home: Path, tmp_path: Path) -> None:

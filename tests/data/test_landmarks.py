@@ -90,6 +90,22 @@ def test_images_in_folders_by_their_first_letters_or_together(home: Path, togeth
     assert torch.allclose(reds, torch.tensor([0.0, 60, 120, 180]), atol=3)
 
 
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ("user_id,image_id,class\nann,ab,2028\n", r"federated_train\.csv: a class is 2028; with 2028 of them"),
+        ("user_id,image_id\nann,ab\n", r"federated_train\.csv: has no column 'class'"),
+        ("user_id,image_id,class\n", r"federated_train\.csv: has no rows"),
+        ("user_id,image_id,class\nann,ab\n", r"federated_train\.csv: line 2 has 2 values, the first line 3"),
+    ],
+)
+def test_damaged_split_files(home: Path, train: str, message: str) -> None:
+    write_split(home)
+    (home / "landmarks-user-160k" / "federated_train.csv").write_text(train)
+    with pytest.raises(DataError, match=message):
+        landmarks()
+
+
 def test_missing(home: Path) -> None:
     with pytest.raises(
         DataError, match=r"landmarks-user-160k/federated_train\.csv is missing.*landmarks-user-160k\.zip"

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from formats.texts import write_leaf
 
 import fedquilt
 from fedquilt.core.loss import IGNORED
@@ -15,25 +15,14 @@ from fedquilt.data.leaf_letters import LETTERS
 from fedquilt.errors import DataError
 from fedquilt.models.char_lstm import char_lstm
 
-
-def write(folder: Path, name: str, held: dict[str, tuple[Any, Any]], **changes: Any) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {
-        "users": list(held),
-        "num_samples": [len(y) for _, y in held.values()],
-        "user_data": {user: {"x": x, "y": y} for user, (x, y) in held.items()},
-    }
-    (folder / name).write_text(json.dumps({**content, **changes}))
-
-
 TRAIN = {"zoe": ([[1, 2], [3, 4]], [0, 1]), "ada": ([[5.5, 6]], [2]), "nil": ([], [])}
 TEST = {"zoe": ([[7, 8]], [1]), "new": ([[9, 10]], [0])}
 
 
 def test_train_and_test(tmp_path: Path) -> None:
-    write(tmp_path / "train", "0.json", TRAIN)
-    write(tmp_path / "train", "1.json", {"mia": ([[0, 0]], [1.0])})
-    write(tmp_path / "test", "0.json", TEST)
+    write_leaf(tmp_path / "train" / "0.json", TRAIN)
+    write_leaf(tmp_path / "train" / "1.json", {"mia": ([[0, 0]], [1.0])})
+    write_leaf(tmp_path / "test" / "0.json", TEST)
     data = leaf(tmp_path)
     assert data.train.x.tolist() == [[1, 2], [3, 4], [5.5, 6], [0, 0]]
     assert data.train.x.dtype == torch.float32
@@ -47,7 +36,7 @@ def test_train_and_test(tmp_path: Path) -> None:
 
 def test_all_data_is_split_by_user(tmp_path: Path) -> None:
     users = {name: ([[k] for k in range(10)], [k % 2 for k in range(10)]) for name in ("a", "b")}
-    write(tmp_path / "all_data", "all.json", users)
+    write_leaf(tmp_path / "all_data" / "all.json", users)
     data = leaf(tmp_path, test_fraction=0.3)
     assert data.train.ids is not None
     assert data.test.ids is not None
@@ -57,7 +46,7 @@ def test_all_data_is_split_by_user(tmp_path: Path) -> None:
 
 def test_shape(tmp_path: Path) -> None:
     users = {"a": ([list(range(6))] * 4, [0, 1, 0, 1])}
-    write(tmp_path / "all_data", "all.json", users)
+    write_leaf(tmp_path / "all_data" / "all.json", users)
     data = leaf(tmp_path, shape=(1, 2, 3), test_fraction=0.5)
     assert data.train.x.shape == (2, 1, 2, 3)
     assert data.train.x[0].tolist() == [[[0, 1, 2], [3, 4, 5]]]
@@ -87,8 +76,8 @@ def test_shape(tmp_path: Path) -> None:
     ],
 )
 def test_says_what_is_wrong(tmp_path: Path, users: dict[str, Any], changes: dict[str, Any], message: str) -> None:
-    write(tmp_path / "train", "0.json", users, **changes)
-    write(tmp_path / "test", "0.json", users, **changes)
+    write_leaf(tmp_path / "train" / "0.json", users, **changes)
+    write_leaf(tmp_path / "test" / "0.json", users, **changes)
     with pytest.raises(DataError, match=message):
         leaf(tmp_path, classes=3)
 
@@ -99,10 +88,10 @@ def window(start: str) -> str:
 
 def test_shakespeare(tmp_path: Path) -> None:
     """LEAF's files of Shakespeare: 80 letters, and the one that comes next, numbered by its published alphabet."""
-    write(
-        tmp_path / "train", "0.json", {"B": ([window("Of"), window("\n}")], ["e", " "]), "A": ([window("0>")], ["Z"])}
+    write_leaf(
+        tmp_path / "train" / "0.json", {"B": ([window("Of"), window("\n}")], ["e", " "]), "A": ([window("0>")], ["Z"])}
     )
-    write(tmp_path / "test", "0.json", {"B": ([window("[Exit]")], ["!"])})
+    write_leaf(tmp_path / "test" / "0.json", {"B": ([window("[Exit]")], ["!"])})
     data = leaf(tmp_path)
     assert LETTERS == "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
     assert data.classes == len(LETTERS) == 80
@@ -119,7 +108,7 @@ def test_shakespeare(tmp_path: Path) -> None:
 def test_shakespeare_trains_in_worker_processes(tmp_path: Path) -> None:
     """The same letter always follows: an LSTM learns that within a few rounds."""
     users = {name: ([window(k * name) for k in range(1, 11)], ["e"] * 10) for name in "abc"}
-    write(tmp_path / "all_data", "all.json", users)
+    write_leaf(tmp_path / "all_data" / "all.json", users)
     data = leaf(tmp_path)
     assert (len(data.train), len(data.test)) == (24, 6)
     model = char_lstm(vocabulary=80, hidden=8, layers=1)
@@ -145,7 +134,7 @@ def test_shakespeare_trains_in_worker_processes(tmp_path: Path) -> None:
     ],
 )
 def test_texts_that_cannot_be_read(tmp_path: Path, users: dict[str, Any], options: Any, message: str) -> None:
-    write(tmp_path / "all_data", "0.json", users)
+    write_leaf(tmp_path / "all_data" / "0.json", users)
     with pytest.raises(DataError, match=message):
         leaf(tmp_path, **options)
 
@@ -160,7 +149,7 @@ def test_not_leafs_files(tmp_path: Path, text: str) -> None:
 
 def test_a_user_in_two_files(tmp_path: Path) -> None:
     for name in ("0.json", "1.json"):
-        write(tmp_path / "all_data", name, {"a": ([[1]], [0])})
+        write_leaf(tmp_path / "all_data" / name, {"a": ([[1]], [0])})
     with pytest.raises(DataError, match="user 'a' is in two files"):
         leaf(tmp_path)
 

@@ -1,10 +1,12 @@
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 import torch
+from formats.texts import write_svmlight
 
 from fedquilt.data import libsvm
 from fedquilt.data.libsvm import SETS, Name, canonical, to_range
@@ -74,11 +76,9 @@ def test_vehicle_is_split_by_the_seed() -> None:
         assert len(np.unique(rows, axis=0)) == len(rows) == 846
 
 
-def write(folder: Path, rows: int, features: int = 4, labels: tuple[int, ...] = (0, 1)) -> None:
-    (folder / "libsvm").mkdir(exist_ok=True)
-    lines = [f"{labels[row % len(labels)]} {features}:{row}\n" for row in range(rows)]
-    (folder / "libsvm" / "svmguide1").write_text("".join(lines))
-    (folder / "libsvm" / "svmguide1.t").write_text("".join(lines))
+def write(folder: Path, rows: int, feature: int = 4) -> None:
+    for name in ("svmguide1", "svmguide1.t"):
+        write_svmlight(folder / "libsvm" / name, rows, feature)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_wrong_number_of_examples(folder: Path) -> None:
 
 
 def test_too_many_features(folder: Path) -> None:
-    write(folder, rows=3089, features=5)
+    write(folder, rows=3089, feature=5)
     with pytest.raises(DataError, match="line 1: feature 5, expected 1 to 4"):
         libsvm("svmguide1")
 
@@ -107,6 +107,21 @@ def test_too_many_features(folder: Path) -> None:
 def test_other_numbers(folder: Path) -> None:
     write(folder, rows=3089)
     with pytest.raises(DataError, match=f"not the published one: .*{SETS['svmguide1'].train.digest}"):
+        libsvm("svmguide1")
+
+
+def test_other_labels(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = SETS["svmguide1"]
+    assert about.test is not None
+    parts = {"train": replace(about.train, rows=6, digest=None), "test": replace(about.test, rows=6, digest=None)}
+    monkeypatch.setitem(SETS, "svmguide1", replace(about, **parts))
+    write_svmlight(folder / "libsvm" / "svmguide1", 6, labels=(0, 1, 2))
+    write_svmlight(folder / "libsvm" / "svmguide1.t", 6)
+    with pytest.raises(DataError, match="libsvm/svmguide1: 3 different labels, expected 2"):
+        libsvm("svmguide1")
+    write_svmlight(folder / "libsvm" / "svmguide1", 6)
+    write_svmlight(folder / "libsvm" / "svmguide1.t", 6, labels=(0, 5))
+    with pytest.raises(DataError, match=r"libsvm/svmguide1.t: a label is 5, which .* does not have"):
         libsvm("svmguide1")
 
 

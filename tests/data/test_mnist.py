@@ -1,25 +1,16 @@
 import os
 import pickle
-import struct
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from formats.arrays import unchecked, write_idx
 
 from fedquilt.data import mnist
 from fedquilt.data.idx_data import read_split
 from fedquilt.data.mnist import FILES
-from fedquilt.data.published import File
 from fedquilt.errors import DataError
-
-
-def write(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, array in (("images-idx3", images), ("labels-idx1", labels)):
-        header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
-        (folder / f"train-{name}-ubyte").write_bytes(header + array.astype(np.uint8).tobytes())
 
 
 @pytest.fixture
@@ -28,14 +19,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-UNCHECKED = replace(FILES, files=tuple(File(file.name, file.size) for file in FILES.files))
+UNCHECKED = unchecked(FILES)
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 28, 28))
 LABELS = np.array([3, 1, 4, 1, 9])
 
 
 @pytest.mark.parametrize("name", ["mnist", "MNIST/raw"])
 def test_reads_a_small_set(folder: Path, name: str) -> None:
-    write(folder / name, IMAGES, LABELS)
+    write_idx(folder / name, IMAGES, LABELS)
     split = read_split("train", UNCHECKED)
     assert split.x.dtype == torch.uint8
     assert split.x.shape == (5, 1, 28, 28)
@@ -44,25 +35,25 @@ def test_reads_a_small_set(folder: Path, name: str) -> None:
 
 
 def test_wrong_counts(folder: Path) -> None:
-    write(folder / "mnist", IMAGES, LABELS[:4])
+    write_idx(folder / "mnist", IMAGES, LABELS[:4])
     with pytest.raises(DataError, match=r"5 images, but .* has 4 labels"):
         read_split("train", UNCHECKED)
 
 
 def test_wrong_size(folder: Path) -> None:
-    write(folder / "mnist", IMAGES[:, :20], LABELS)
+    write_idx(folder / "mnist", IMAGES[:, :20], LABELS)
     with pytest.raises(DataError, match="images of 20×28 pixels, expected 28×28"):
         read_split("train", UNCHECKED)
 
 
 def test_wrong_labels(folder: Path) -> None:
-    write(folder / "mnist", IMAGES, LABELS + 1)
+    write_idx(folder / "mnist", IMAGES, LABELS + 1)
     with pytest.raises(DataError, match="a label is 10, expected 0 to 9"):
         read_split("train", UNCHECKED)
 
 
 def test_another_set_by_the_same_name(folder: Path) -> None:
-    write(folder / "mnist", IMAGES, LABELS)
+    write_idx(folder / "mnist", IMAGES, LABELS)
     with pytest.raises(DataError, match=FILES.file("train-images-idx3-ubyte").digest):
         mnist()
 

@@ -1,4 +1,3 @@
-import json
 from collections import Counter
 from collections.abc import Callable
 from hashlib import blake2b
@@ -10,6 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
+from formats.texts import Pair, several_posts, write_posts
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -22,25 +22,6 @@ from fedquilt.data.posts import BEGIN, OTHER, WORD, limited, posts
 from fedquilt.errors import DataError
 from fedquilt.experiment.training import Result
 from fedquilt.models import word_lstm
-
-Pair = tuple[object, object]
-
-
-def write(path: Path, pairs: list[Pair], **names: str) -> Path:
-    author, text = names.get("author", "author"), names.get("text", "text")
-    path.write_text("".join(json.dumps({author: who, text: what}) + "\n" for who, what in pairs), encoding="utf-8")
-    return path
-
-
-def several(authors: int = 20, seed: int = 0) -> list[Pair]:
-    """Posts of words w0, w1, …, the lower the more frequent, by authors who take turns."""
-    rng = np.random.default_rng(seed)
-    pairs: list[Pair] = []
-    for _ in range(5):
-        for author in range(authors):
-            words = np.minimum(rng.geometric(0.1, size=rng.integers(1, 25)), 60)
-            pairs.append((f"author {author}", " ".join(f"w{word}" for word in words)))
-    return pairs
 
 
 def pieces(split: Split) -> dict[int, list[tuple[list[int], list[int]]]]:
@@ -67,7 +48,7 @@ def test_words(text: str, words: list[str]) -> None:
 
 def test_a_post_becomes_pieces_that_predict_the_next_word(tmp_path: Path) -> None:
     """By hand: five words of one author, unrolled to three; a comes last of three words, and there is room for two."""
-    path = write(tmp_path / "p.jsonl", [("x", "b c b c a"), ("y", "b")])
+    path = write_posts(tmp_path / "p.jsonl", [("x", "b c b c a"), ("y", "b")])
     drawn = (posts(path, vocabulary=4, unroll=3, seed=seed) for seed in range(20))
     data = next(data for data in drawn if len(data.train) == 2)
     b, c = 2, 3
@@ -80,7 +61,7 @@ def test_a_post_becomes_pieces_that_predict_the_next_word(tmp_path: Path) -> Non
 
 
 def test_tested_authors_do_not_train(tmp_path: Path) -> None:
-    path = write(tmp_path / "p.jsonl", several())
+    path = write_posts(tmp_path / "p.jsonl", several_posts())
     data, again, other = (
         posts(path, test_fraction=0.2),
         posts(path, test_fraction=0.2),
@@ -102,8 +83,8 @@ def by_number(pairs: list[Pair]) -> dict[int, list[list[str]]]:
 
 
 def test_the_vocabulary_is_of_the_training_posts_most_frequent_first(tmp_path: Path) -> None:
-    pairs = several()
-    data = posts(write(tmp_path / "p.jsonl", pairs), vocabulary=12, unroll=30, test_fraction=0.3)
+    pairs = several_posts()
+    data = posts(write_posts(tmp_path / "p.jsonl", pairs), vocabulary=12, unroll=30, test_fraction=0.3)
     written = by_number(pairs)
     assert data.train.ids is not None
     counts = Counter(word for k in set(data.train.ids.tolist()) for post in written[k] for word in post)
@@ -119,7 +100,7 @@ def test_every_word_is_predicted_once(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     words = [f"w{k}" for k in range(12)]
     pairs: list[Pair] = [(f"a{k % 4}", " ".join(rng.permutation(words))) for k in range(20)]
-    data = posts(write(tmp_path / "p.jsonl", pairs), unroll=5)
+    data = posts(write_posts(tmp_path / "p.jsonl", pairs), unroll=5)
     written = by_number(pairs)
     names: dict[int, str] = {}
     for split in (data.train, data.test):
@@ -133,7 +114,7 @@ def test_every_word_is_predicted_once(tmp_path: Path) -> None:
 
 
 def test_clients_have_at_most_so_many_words(tmp_path: Path) -> None:
-    path = write(tmp_path / "p.jsonl", several())
+    path = write_posts(tmp_path / "p.jsonl", several_posts())
     whole, few = posts(path), posts(path, words=10)
     found = {
         author: sum(symbol != IGNORED for _, y in rows for symbol in y) for author, rows in pieces(few.train).items()
@@ -159,7 +140,7 @@ def test_limited_takes_the_first_words_of_every_author(sizes: list[list[int]], w
 
 
 def test_chunks_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "p.jsonl", several())
+    path = write_posts(tmp_path / "p.jsonl", several_posts())
     whole = posts(path, vocabulary=20)
     monkeypatch.setattr(import_module("fedquilt.data.posts"), "CHUNK", 7)  # the function hides the module
     cut = posts(path, vocabulary=20)
@@ -167,8 +148,8 @@ def test_chunks_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_parquet_and_a_folder_give_the_same(tmp_path: Path) -> None:
-    pairs = several()
-    whole = posts(write(tmp_path / "p.jsonl", pairs))
+    pairs = several_posts()
+    whole = posts(write_posts(tmp_path / "p.jsonl", pairs))
     (tmp_path / "parts").mkdir()
     for part in range(2):
         authors, texts = zip(*pairs[part * 50 : (part + 1) * 50], strict=True)
@@ -180,7 +161,7 @@ def test_parquet_and_a_folder_give_the_same(tmp_path: Path) -> None:
 
 
 def test_numbers_as_authors(tmp_path: Path) -> None:
-    data = posts(write(tmp_path / "p.jsonl", [(1, "one two one two"), (2, "one two one two"), (1, "two")]))
+    data = posts(write_posts(tmp_path / "p.jsonl", [(1, "one two one two"), (2, "one two one two"), (1, "two")]))
     assert len(pieces(data.train)) == len(pieces(data.test)) == 1
 
 
@@ -198,12 +179,12 @@ def test_numbers_as_authors(tmp_path: Path) -> None:
 )
 def test_posts_that_do_not_do(tmp_path: Path, pairs: list[Pair], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        posts(write(tmp_path / "p.jsonl", pairs))
+        posts(write_posts(tmp_path / "p.jsonl", pairs))
 
 
 def test_a_missing_column(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"p.jsonl, line 1: has no column 'body'; there are: author, text"):
-        posts(write(tmp_path / "p.jsonl", several()), text="body")
+        posts(write_posts(tmp_path / "p.jsonl", several_posts()), text="body")
 
 
 def test_a_vocabulary_needs_room_for_words() -> None:
@@ -212,7 +193,7 @@ def test_a_vocabulary_needs_room_for_words() -> None:
 
 
 def test_a_round(tmp_path: Path, train_by_id: Callable[[Data, nn.Module], Result]) -> None:
-    data = posts(write(tmp_path / "p.jsonl", several()), vocabulary=50, test_fraction=0.2)
+    data = posts(write_posts(tmp_path / "p.jsonl", several_posts()), vocabulary=50, test_fraction=0.2)
     torch.manual_seed(0)
     result = train_by_id(data, word_lstm(vocabulary=50, embedding=4, hidden=8))
     assert result.history.records[0]["examples"] == len(data.train)
@@ -220,7 +201,7 @@ def test_a_round(tmp_path: Path, train_by_id: Callable[[Data, nn.Module], Result
 
 
 def test_from_a_spec(tmp_path: Path) -> None:
-    path = write(tmp_path / "p.jsonl", several())
+    path = write_posts(tmp_path / "p.jsonl", several_posts())
     spec = tmp_path / "spec.toml"
     spec.write_text(
         f'[run]\nrounds = 1\n[data]\nname = "posts"\npath = "{path}"\nvocabulary = 50\n'
@@ -233,7 +214,7 @@ def test_from_a_spec(tmp_path: Path) -> None:
 
 def test_perplexity_and_a_loss_of_ones_own(tmp_path: Path) -> None:
     """Words are kept in two bytes; what measures them need not know."""
-    data = fedquilt.posts(write(tmp_path / "posts.jsonl", several()), vocabulary=30)
+    data = fedquilt.posts(write_posts(tmp_path / "posts.jsonl", several_posts()), vocabulary=30)
     model = fedquilt.models.word_lstm(vocabulary=30, embedding=4, hidden=8)
     held = fedquilt.iid(data.train.y.numpy(), clients=4)
 
@@ -249,6 +230,6 @@ def test_perplexity_and_a_loss_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_an_author_that_is_no_text(tmp_path: Path) -> None:
-    path = write(tmp_path / "posts.jsonl", [("a", "one"), ("\ud800", "two")])
+    path = write_posts(tmp_path / "posts.jsonl", [("a", "one"), ("\ud800", "two")])
     with pytest.raises(DataError, match=r"posts.jsonl, post 2: the author '\\ud800' is no valid text"):
         posts(path)

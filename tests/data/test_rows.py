@@ -92,7 +92,7 @@ def test_files_are_found_in_the_data_folders(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("FEDQUILT_DATA", str(tmp_path))
     (tmp_path / "mine.jsonl").touch()
     assert files(Path("mine.jsonl")) == [tmp_path / "mine.jsonl"]
-    with pytest.raises(DataError, match=r"data file other.jsonl is missing"):
+    with pytest.raises(DataError, match=r"other.jsonl: no such file or folder; looked for: other.jsonl, "):
         files(Path("other.jsonl"))
 
 

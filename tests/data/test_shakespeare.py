@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from formats.texts import PLAYS
 from torch import nn
 
 import fedquilt
@@ -18,60 +19,6 @@ from fedquilt.errors import DataError
 from fedquilt.experiment.training import Result
 from fedquilt.models import char_lstm
 
-TEXT = """\
-1609
-
-THE SONNETS
-
-by William Shakespeare
-
-                     1
-  From fairest creatures. We desire increase,
-
-1601
-
-HAMLET
-
-by William Shakespeare
-
-Dramatis Personae
-
-  Claudius. King of Denmark
-
-ACT I. Scene I.
-Elsinore. A platform.
-
-  Ber. Who's there?
-  Fran. Nay, answer me. Stand and
-    unfold yourself.                    Exit
-
-            Enter Horatio.
-
-  BER. Long live the King!
-<<THIS ELECTRONIC VERSION OF THE COMPLETE WORKS>>
-    He.
-                     SCENE II.
-            A room of state.
-  Ber. In the
-    second scene.
-
-1593
-
-THE COMEDY OF ERRORS
-
-by William Shakespeare
-
-DRAMATIS PERSONAE
-
-ACT I. SCENE 1
-DUKE. Merchant of Syracuse,
-  plead no more.
-Exit
-ACT_2|SC_1
-  Unspoken.
-AEGEON. Yet this
-"""
-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -82,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_roles_of_plays() -> None:
     """No poem; of a list of persons what looks like a speech; directions inside a speech stay, headings end it."""
-    assert roles(TEXT) == [
+    assert roles(PLAYS) == [
         Role("HAMLET", "CLAUDIUS", ["King of Denmark"]),
         Role(
             "HAMLET",
@@ -136,19 +83,19 @@ def test_a_longer_line_is_cut() -> None:
 
 
 def test_packed_or_not(folder: Path) -> None:
-    (folder / "t8.shakespeare.txt").write_text(TEXT)
-    assert read_text(None)[0] == TEXT
-    (folder / "t8.shakespeare.txt.xz").write_bytes(lzma.compress(TEXT.replace("Ber.", "Bernardo.").encode()))
+    (folder / "t8.shakespeare.txt").write_text(PLAYS)
+    assert read_text(None)[0] == PLAYS
+    (folder / "t8.shakespeare.txt.xz").write_bytes(lzma.compress(PLAYS.replace("Ber.", "Bernardo.").encode()))
     assert "Bernardo" in read_text(None)[0]
 
 
 def test_another_text(folder: Path) -> None:
-    (folder / "t8.shakespeare.txt").write_text(TEXT)
+    (folder / "t8.shakespeare.txt").write_text(PLAYS)
     with pytest.raises(DataError, match=DIGEST):
         shakespeare()
 
 
-@pytest.mark.parametrize("content", [b"no xz at all", lzma.compress(TEXT.encode())[:-30]])
+@pytest.mark.parametrize("content", [b"no xz at all", lzma.compress(PLAYS.encode())[:-30]])
 def test_a_damaged_file(folder: Path, content: bytes) -> None:
     (folder / "t8.shakespeare.txt.xz").write_bytes(content)
     with pytest.raises(DataError, match=r"t8.shakespeare.txt.xz: cannot be read"):

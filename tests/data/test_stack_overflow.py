@@ -5,6 +5,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from formats.arrays import write_hdf5
 from torch import nn
 
 from fedquilt.core.loss import IGNORED
@@ -23,11 +24,8 @@ TEST: Authors = {"7": ["to a"], "9": ["the the", "class"]}
 
 
 def write(path: Path, authors: Authors) -> None:
-    with h5py.File(path, "w") as file:
-        for name, sentences in authors.items():
-            own = file.create_group(f"examples/{name}")
-            for column in ("tokens", "title", "tags", "score", "creation_date", "type"):
-                own.create_dataset(column, data=[s.encode() for s in sentences], dtype=h5py.string_dtype())
+    columns = ("tokens", "title", "tags", "score", "creation_date", "type")
+    write_hdf5(path, {name: dict.fromkeys(columns, sentences) for name, sentences in authors.items()})
 
 
 @pytest.fixture
@@ -50,19 +48,22 @@ def by_author(split: Split) -> dict[int, list[tuple[list[int], list[int]]]]:
 
 
 def test_sentences_become_numbers_as_in_the_published_experiments(folder: Path) -> None:
-    """Authors are numbered by name: 42, 7, 9. The second sentence is longer than four words, and has no end."""
+    """Authors are numbered in their order, those that train first: 7, 42, 9.
+
+    The second sentence of 42 is longer than four words, and has no end.
+    """
     data = stack_overflow(vocabulary=4, unroll=4)
     the, to, a, klass = 1, 2, 3, 4
     assert by_author(data.train) == {
-        0: [
+        1: [
             ([BEGIN, the, klass, BEGIN], [the, klass, END, IGNORED]),
             ([BEGIN, to, the, OTHER], [to, the, OTHER, klass]),
             ([BEGIN] * 4, [END, IGNORED, IGNORED, IGNORED]),
         ],
-        1: [([BEGIN, a, BEGIN, BEGIN], [a, END, IGNORED, IGNORED])],
+        0: [([BEGIN, a, BEGIN, BEGIN], [a, END, IGNORED, IGNORED])],
     }
-    assert sorted(by_author(data.test)) == [1, 2]
-    assert by_author(data.test)[1] == [([BEGIN, to, a, BEGIN], [to, a, END, IGNORED])]
+    assert sorted(by_author(data.test)) == [0, 2]
+    assert by_author(data.test)[0] == [([BEGIN, to, a, BEGIN], [to, a, END, IGNORED])]
     assert data.classes == 8
     assert data.prepare is not None
     assert data.prepare(data.train.x).dtype == torch.int64

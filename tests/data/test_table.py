@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fedquilt.data.memory
 from fedquilt.data import table
-from fedquilt.data.columns import number_clients
+from fedquilt.data.numbered import number_clients
 from fedquilt.errors import DataError, MissingExtraError
 
 ROWS = """height,weight,kind,owner,lat,lon
@@ -146,6 +146,26 @@ def test_labels_that_make_more_classes_than_rows(tmp_path: Path) -> None:
         table(tmp_path / "a.csv", label="y", test=tmp_path / "a.csv")
 
 
+def test_numbers_as_targets(path: Path) -> None:
+    data = table(path, label="height", features=("weight",), client="owner", test=path, classes=0)
+    assert data.train.y.tolist() == [1.5, 2.5, 3.5, 4.5, 5.5]
+    assert (data.train.y.dtype, data.classes) == (torch.float32, 0)
+    held_out = table(path, label="weight", features=("height",), test_fraction=0.4, classes=0)
+    assert sorted(held_out.train.y.tolist() + held_out.test.y.tolist()) == [10, 20, 30, 40, 50]
+    assert len(held_out.test) == 2
+    with pytest.raises(DataError, match=r"(row 1|line 2): the target is 'cat', not a number"):
+        table(path, label="kind", features=("height",), classes=0)
+    with pytest.raises(DataError, match=r"(row 1|line 2): the label is 1\.5, not a whole number .* say classes = 0"):
+        table(path, label="height", features=("weight",))
+
+
+@pytest.mark.parametrize("wrong", ["nan", "inf", "1e300"])
+def test_targets_are_finite(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "a.csv").write_text(f"x,y\n1,0.5\n2,{wrong}\n")
+    with pytest.raises(DataError, match=r"line 3: the target is .*, no finite number in single precision"):
+        table(tmp_path / "a.csv", label="y", classes=0)
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -221,11 +241,24 @@ names = st.lists(st.text("abc", max_size=2), max_size=30)
 
 @given(train=names.filter(bool), test=names)
 def test_clients_are_numbered_without_gaps(train: list[str], test: list[str]) -> None:
-    here, there = number_clients(np.array(train), np.array(test, dtype=np.str_))
+    here, there = number_clients(train, test)
     pairs = {*zip(train, here.tolist(), strict=True), *zip(test, there.tolist(), strict=True)}
     assert len(pairs) == len({name for name, _ in pairs}) == len({number for _, number in pairs})
     assert sorted(set(here.tolist())) == list(range(len(set(train))))
     assert {number for _, number in pairs} == set(range(len(pairs)))
+
+
+def test_numbers_of_clients_are_ordered_as_numbers_in_every_kind_of_file(tmp_path: Path) -> None:
+    owners = [10, 9, 100, 9, 2]
+    pq.write_table(pa.table({"x": [1.0] * 5, "y": [0, 1, 0, 1, 0], "who": owners}), tmp_path / "a.parquet")
+    rows = "".join(f"1,{k % 2},{owner}\n" for k, owner in enumerate(owners))
+    (tmp_path / "a.csv").write_text(f"x,y,who\n{rows}")
+    for path in (tmp_path / "a.csv", tmp_path / "a.parquet"):
+        data = table(path, label="y", client="who", test=path)
+        assert data.train.ids is not None
+        assert data.train.ids.tolist() == [2, 1, 3, 1, 0]
+    (tmp_path / "a.csv").write_text(f"x,y,who\n1,0,{'9' * 900}\n1,1,8\n")
+    assert table(tmp_path / "a.csv", label="y", client="who", test=tmp_path / "a.csv").train.ids.tolist() == [1, 0]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("column", ["kind", "owner"])

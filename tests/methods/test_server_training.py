@@ -71,9 +71,9 @@ def test_the_server_does_not_train_in_a_round_without_updates(blobs, smooth):
 
 
 def test_clients_without_data_leave_the_server_without_any(blobs, smooth):
-    method = fedquilt.server_training(fedquilt.fed_avg(lr=0.1, fraction=1.0), share=0.5)
+    method = fedquilt.server_training(fedquilt.fed_avg(lr=0.1, fraction=1.0), share=0.01)
     with pytest.raises(FedquiltError, match="leaves the server without data"):
-        fedquilt.train(smooth, blobs, Partition.of([[], []]), method, rounds=1, engine=fedquilt.inline())
+        fedquilt.train(smooth, blobs, Partition.of([[3], []]), method, rounds=1, engine=fedquilt.inline())
 
 
 def test_training_that_diverges_at_the_server_is_an_error_with_advice(blobs, unbalanced):

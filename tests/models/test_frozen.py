@@ -13,8 +13,8 @@ from torch import nn
 import fedquilt
 from fedquilt.data.data import Data
 from fedquilt.errors import FedquiltError, RunError, SpecError
-from fedquilt.models import mnist_cnn, resnet20_fixup
-from fedquilt.models.frozen import train_only
+from fedquilt.models import mnist_cnn, mobilenet_v2, resnet20_fixup
+from fedquilt.models.frozen import layers, train_only
 from fedquilt.partition.partition import Partition
 
 
@@ -39,6 +39,43 @@ def test_a_layer_inside_another_counts_by_itself() -> None:
     model = resnet20_fixup()
     train_only(model, 1)
     assert trained(model) == [name for name, _ in model.named_parameters()][-2:]
+
+
+@pytest.mark.parametrize("width", [0.35, 1.0])
+@pytest.mark.parametrize("groups", [1, 8])
+def test_the_last_two_layers_of_mobilenet_v2(width: float, groups: int) -> None:
+    """Hsu 2020, §6.2: "only training the last two layers while freezing the network backbone"."""
+    landmarks = mobilenet_v2(classes=7, width=width, groups=groups, bottleneck=64)
+    train_only(landmarks, 2)
+    assert trained(landmarks) == ["bottleneck.weight", "bottleneck.bias", "classifier.weight", "classifier.bias"]
+    assert sum(p.numel() for p in landmarks.parameters() if p.requires_grad) == 1281 * 64 + 65 * 7
+    species = mobilenet_v2(classes=7, width=width, groups=groups)
+    train_only(species, 2)
+    last = [f"features.18.{part}" for part in ("0.weight", "1.weight", "1.bias")]
+    assert trained(species) == [*last, "classifier.weight", "classifier.bias"]
+
+
+def test_mobilenet_v2_has_the_layers_of_its_table() -> None:
+    """Sandler 2018, table 2: a convolution; a block of two, sixteen of three; a convolution; a classifier."""
+    for bottleneck, more in ((None, 0), (64, 1)):
+        model = mobilenet_v2(classes=7, width=0.35, bottleneck=bottleneck)
+        found = layers(model)
+        assert len(found) == 1 + 2 + 16 * 3 + 1 + 1 + more
+        assert all(len(layer) == 2 for layer in found[:52]), "each convolution with its normalisation"
+        train_only(model, len(found))
+        assert len(trained(model)) == len(list(model.parameters()))
+
+
+def test_what_has_no_matrix_goes_with_a_layer() -> None:
+    model = resnet20_fixup()
+    train_only(model, 3)
+    own = [f"blocks.8.{name}" for name, p in model.blocks[8].named_parameters()]
+    assert trained(model) == [*own, "classifier.weight", "classifier.bias"]
+    train_only(model := resnet20_fixup(), 20)
+    assert len(trained(model)) == len(list(model.parameters()))
+    norms = nn.Sequential(nn.GroupNorm(1, 4), nn.GroupNorm(1, 4))
+    assert layers(norms) == [["0", "1"]]
+    assert layers(nn.Flatten()) == []
 
 
 def test_parts_by_name() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import sys
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedquilt.data.data import Data, Split
@@ -113,6 +114,40 @@ def test_what_cells_promise(places: Places, most: int, share: float, deepest: in
     numbers = sorted(kept)
     for before, after in itertools.pairwise(numbers):  # a cell's own range along the curve ends before the next
         assert before + (before & -before) <= after - (after & -after) + 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(places=clouds(), most=st.integers(1, 20), cut=st.integers(1, 30))
+def test_own_tests_lie_in_the_cells_of_their_clients(places: Places, most: int, cut: int) -> None:
+    places = np.concatenate([places, places[::2] + 0.001]).clip([-90, -180], [90, 180])
+    train, test = places[: -min(cut, len(places) - 1)], places[-min(cut, len(places) - 1) :]
+    cells = adaptive_cells(train, most)
+    assume(any(np.count_nonzero(cells == cell) >= 0.2 * most for cell in set(cells.tolist()) - {0}))
+    data = replace(data_at(train), test=data_at(test).test)
+    held = geo(data, most, 0.2, own_test=True)
+    assert held.test is not None
+    assert len(held.test) == len(held)
+    for k in range(len(held)):
+        (cell,) = set(cells[held.client(k)].tolist())
+        own = cells_at(smallest_cells(test), level_of(cell)) == cell
+        assert held.test.client(k).tolist() == np.flatnonzero(own & ~np.isnan(test).any(axis=1)).tolist()
+    assert np.array_equal(held.indices, geo(data, most, 0.2).indices)
+
+
+def test_own_tests_without_places_are_dealt_out_by_class() -> None:
+    rng = np.random.default_rng(0)
+    places, labels = rng.uniform(-60, 60, (400, 2)), torch.from_numpy(rng.integers(0, 4, 400))
+    train, test = Split(torch.arange(400), labels, places=places), Split(torch.arange(100), torch.arange(100) % 4)
+    data = Data("somewhere", train, test, classes=4)
+    held, other = (geo(data, most=60, own_test=True, seed=seed) for seed in (0, 1))
+    assert held.test is not None
+    assert other.test is not None
+    assert sorted(held.test.indices.tolist()) == list(range(100))
+    assert np.abs(held.test.sizes - held.sizes / 4).max() <= 2
+    assert not np.array_equal(held.test.indices, other.test.indices)
+    assert geo(data, most=60).test is None
+    numbers = replace(data, train=replace(train, y=labels.float()), test=replace(test, y=test.y.float()), classes=0)
+    assert np.abs(geo(numbers, most=60, own_test=True).test.sizes - held.sizes / 4).max() <= 1  # type: ignore[union-attr]
 
 
 def test_a_smaller_number_makes_more_cells() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,19 +12,11 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.arguments import takes
 from fedquilt.core.noise import Noise
 from fedquilt.data.data import Data
 from fedquilt.errors import DataError
-from fedquilt.partition.stored import to_bytes
+from fedquilt.partition.partition import Partition
 from fedquilt.registry import partitions
-
-ARGUMENTS = {
-    "dirichlet": {"alpha": 0.5},
-    "class_blocks": {"classes": 1},
-    "feature_skew": {"sigma": 2.0},
-    "geo": {"most": 60},
-}
 
 
 @pytest.fixture
@@ -38,19 +31,11 @@ def owned(blobs: Data) -> Data:
     return replace(blobs, train=with_owners(blobs.train), test=with_owners(blobs.test))
 
 
-def made(name: str, data: Data, folder: Path):
-    function, labels = partitions[name], data.train.y.numpy()
-    arguments = dict(ARGUMENTS.get(name, {}))
-    if name == "stored":
-        arguments["path"] = folder / "partition.npz"
-        arguments["path"].write_bytes(to_bytes(fedquilt.iid(labels, clients=8), labels))
-    offered = {"labels": labels, "data": data, "own_test": True, "clients": 8}
-    return function(**arguments, **{key: value for key, value in offered.items() if takes(function, key)})
-
-
 @pytest.mark.parametrize("name", list(partitions))
-def test_a_round_in_processes_and_in_blocks(name: str, owned: Data, smooth: nn.Module, tmp_path: Path) -> None:
-    held = made(name, owned, tmp_path)
+def test_a_round_in_processes_and_in_blocks(
+    name: str, owned: Data, smooth: nn.Module, make_partition: Callable[..., Partition]
+) -> None:
+    held = make_partition(name, owned)
     method = fedquilt.fed_avg(fraction=0.5, batch=8)
 
     def train(engine):

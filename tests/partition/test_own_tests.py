@@ -132,6 +132,8 @@ def test_natural_clients() -> None:
     held = fedquilt.natural(Data("mine", train, test, classes=2))
     assert [held.client(k).tolist() for k in range(3)] == [[0, 2, 5], [4], [1, 3]]
     assert [held.test.client(k).tolist() for k in range(3)] == [[4, 5], [], [0, 2]]
+    strangers = replace(test, ids=test.ids + 100)  # type: ignore[operator]
+    assert fedquilt.natural(Data("mine", train, strangers, classes=2)).test is None, "nobody has a test of its own"
     larger = fedquilt.natural(Data("mine", train, test, classes=2), least=2, own_test=False)
     assert [larger.client(k).tolist() for k in range(2)] == [[0, 2, 5], [1, 3]]
     assert larger.test is None

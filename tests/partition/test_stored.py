@@ -64,7 +64,7 @@ def test_another_data_set_is_refused(file: Path) -> None:
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file; `fedquilt partition SPEC --out FOLDER` writes one"):
+    with pytest.raises(DataError, match=r"no such file or folder; .*`fedquilt partition SPEC --out FOLDER` writes one"):
         fedquilt.stored(tmp_path / "nothing.npz", LABELS)
 
 

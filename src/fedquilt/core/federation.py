@@ -32,7 +32,7 @@ from fedquilt.core.state import RunState, ServerState, initial_state
 from fedquilt.core.transform import State
 from fedquilt.core.updates import Answer
 from fedquilt.core.workbench import Workbench
-from fedquilt.data.data import Data, Split
+from fedquilt.data.data import Data, Split, require_sound
 from fedquilt.errors import ExampleError, FedquiltError, SpecError, naming_part, told
 from fedquilt.partition.partition import Partition
 from fedquilt.parts.metrics import accuracy
@@ -82,8 +82,12 @@ class Federation:
         Unless `metrics` are given, it is accuracy that is measured, where the data have classes.
         """
         check_consistent(algorithm)
+        with naming_part("data"):
+            require_sound(data)
         held = partition.pooled() if algorithm.pooled else partition
         _require_rows(data, partition, "training", len(data.train))
+        if not len(partition.indices):
+            raise FedquiltError("the partition gives nobody an example to train on")
         if partition.noise is not None:
             data = replace(data, train=replace(data.train, noise=partition.noise))
         held, server_rows = take_share(held, data.train.y.numpy(), algorithm.server_share, seed)

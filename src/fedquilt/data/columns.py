@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from fedquilt.data.data import Data, Split
+from fedquilt.data.numbered import number_clients
 from fedquilt.data.ranges import to_range
 from fedquilt.data.stratified import stratified
 from fedquilt.errors import DataError, nearest
 from fedquilt.partition.partition import Indices
 
 Values = npt.NDArray[Any]
+
+Classes = Annotated[int, Field(ge=0)]
+"""How many classes there are; 0 for targets that are numbers."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,8 @@ def data_of_columns(
 ) -> Data:
     """Make a data set; without a test part, a share of every client is held out or, without clients, of every class.
 
-    Labels are whole numbers from 0, or text, which is numbered in its order. Clients are numbered in their order, those
-    of the training part first.
+    Labels are whole numbers from 0, or text, which is numbered in its order; with 0 `classes` they are any numbers, and
+    a share of all rows is held out. Clients are numbered in their order, those of the training part first.
     """
     for part in (train, test):
         if part is not None and not len(part.x):
@@ -101,14 +106,19 @@ def data_of_columns(
     both = [train] if test is None else [train, test]
     for part in both:
         _require_finite(part)
+        _require_owners(part, roles.client)
     if train.x.shape[1:] != both[-1].x.shape[1:]:
         raise DataError(f"{both[-1].source}: examples of shape {both[-1].x.shape[1:]}, expected {train.x.shape[1:]}")
-    y, count = number_labels(both, roles.label, classes)
+    y, count = _targets(both, roles.label, classes)
     if test is None:
-        groups = y[0] if roles.client is None else np.unique(train.names[roles.client], return_inverse=True)[1]
+        groups = np.zeros(len(y[0]), dtype=np.int64) if classes == 0 else y[0]
+        if roles.client is not None:
+            groups = np.unique(train.names[roles.client], return_inverse=True)[1]
         chosen, held_out = stratified(groups, test_fraction, seed)
         both, y = [train.rows(chosen), train.rows(held_out)], [y[0][chosen], y[0][held_out]]
-    ids = None if roles.client is None else number_clients(both[0].names[roles.client], both[1].names[roles.client])
+    ids = None
+    if roles.client is not None:
+        ids = number_clients(*(part.names[roles.client].tolist() for part in both))
     xs = [part.x for part in both]
     if scale:
         low, high = xs[0].min(axis=0), xs[0].max(axis=0)
@@ -124,12 +134,55 @@ def _tensor(x: Values) -> Tensor:
     return torch.from_numpy(x if x.dtype.kind == "i" else x.astype(np.float32))
 
 
+def _require_owners(part: Columns, client: str | None) -> None:
+    """Refuse a client without a name: text that is empty, or a number that is none."""
+    for row, name in enumerate([] if client is None else part.names[client]):
+        if name is None or name == "" or (isinstance(name, float | np.floating) and np.isnan(name)):
+            raise DataError(f"{part.at(row)}, column '{client}': is empty")
+
+
 def _require_finite(part: Columns) -> None:
     with np.errstate(over="ignore"):
         wrong = ~np.isfinite(part.x.astype(np.float32)) if part.x.dtype.kind == "f" else np.zeros(0, dtype=bool)
     if wrong.any():
         row = int(np.flatnonzero(wrong.reshape(len(part.x), -1).any(axis=1))[0])
         raise DataError(f"{part.at(row)}: a feature is missing, or no finite number in single precision")
+
+
+def _targets(parts: Sequence[Columns], label: str, classes: int | None) -> tuple[list[Values], int]:
+    """Return what is to be learnt, as single precision numbers where there are no classes."""
+    if classes != 0:
+        return number_labels(parts, label, classes)
+    numbers = [_finite(part, part.names[label]) for part in parts]
+    if numbers[0].shape[1:] != numbers[-1].shape[1:]:
+        raise DataError(
+            f"{parts[-1].source}: targets of shape {numbers[-1].shape[1:]}, expected {numbers[0].shape[1:]}"
+        )
+    return numbers, 0
+
+
+def _finite(part: Columns, values: Values) -> npt.NDArray[np.float32]:
+    if values.dtype.kind not in "biufOSU" or values.ndim > 2:
+        raise DataError(f"{part.source}: targets must be numbers, one an example or a row of them")
+    try:
+        with np.errstate(over="ignore"):
+            numbers = values.astype(np.float64).astype(np.float32)
+    except (TypeError, ValueError):
+        row, wrong = next((row, value) for row, value in enumerate(values) if not _is_number(value))
+        raise DataError(f"{part.at(row)}: the target is {str(wrong)!r}, not a number") from None
+    finite = np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1)
+    if not finite.all():
+        row = int(finite.argmin())
+        raise DataError(f"{part.at(row)}: the target is {values[row]}, no finite number in single precision")
+    return numbers
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def number_labels(parts: Sequence[Columns], label: str, classes: int | None) -> tuple[list[Indices], int]:
@@ -179,21 +232,8 @@ def _whole(part: Columns, values: Values) -> Indices | None:
         whole = values.astype(np.int64)
     wrong = np.flatnonzero(whole != values)
     if len(wrong):
-        raise DataError(f"{part.at(int(wrong[0]))}: the label is {values[wrong[0]]}, not a whole number or text")
+        raise DataError(
+            f"{part.at(int(wrong[0]))}: the label is {values[wrong[0]]}, not a whole number or text; "
+            "for targets that are numbers, say classes = 0"
+        )
     return whole
-
-
-def number_clients(train: Values, test: Values) -> tuple[Indices, Indices]:
-    """Number clients in the order of their names, those that have something to train on first.
-
-    >>> number_clients(np.array(["mia", "ben", "mia"]), np.array(["ada", "mia"]))
-    (array([1, 0, 1]), array([2, 1]))
-    """
-    known = np.unique(train)
-    others = np.setdiff1d(test, known)
-    here = np.searchsorted(known, train).astype(np.int64)
-    if not len(known) or not len(test):
-        return here, np.zeros(len(test), dtype=np.int64)
-    place = np.searchsorted(known, test).clip(max=len(known) - 1)
-    there = np.where(known[place] == test, place, len(known) + np.searchsorted(others, test))
-    return here, there.astype(np.int64)

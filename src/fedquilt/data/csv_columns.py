@@ -1,4 +1,4 @@
-"""Columns of a CSV file by name, as text; and texts as numbers."""
+"""Columns of a CSV file by name, as text; and texts as whole numbers."""
 
 from __future__ import annotations
 
@@ -57,21 +57,3 @@ def whole_numbers(path: Path, column: str, values: Sequence[str]) -> npt.NDArray
     if numbers.min() < 0:
         raise DataError(f"{path}: column {column!r} must have whole numbers from 0, got {int(numbers.min())}")
     return numbers
-
-
-def numbered(values: Sequence[str], first: Sequence[str] = ()) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Number the distinct texts, in order: as numbers where all are whole, else by the alphabet.
-
-    `first` are texts that have their numbers already, from 0.
-
-    >>> numbers, names = numbered(["10", "9", "10"])
-    >>> numbers.tolist(), names
-    ([1, 0, 1], ['9', '10'])
-    >>> numbered(["8", "10"], first=names)[0].tolist()
-    [2, 1]
-    """
-    distinct = set(values).difference(first)
-    whole = all(value.isdecimal() for value in distinct)
-    names = [*first, *sorted(distinct, key=(lambda value: (int(value), value)) if whole else None)]
-    place = {name: number for number, name in enumerate(names)}
-    return np.array([place[value] for value in values], dtype=np.int64), names

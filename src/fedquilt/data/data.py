@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from fedquilt.core.loss import IGNORED
 from fedquilt.core.noise import Noise
+from fedquilt.errors import DataError
 
 Prepare = Callable[[Tensor], Tensor]
 """Raw examples to model input; the same for training and testing."""
@@ -81,3 +83,28 @@ class Data:
         """Say how large it is, not all that is in it."""
         targets = f"{self.classes} classes" if self.classes else "numbers as targets"
         return f"Data({self.name}: {len(self.train)} to train, {len(self.test)} to test, {targets})"
+
+
+def require_sound(data: Data) -> None:
+    """Raise a DataError if a part has no examples, or labels that are none; a loader of the user's own may not look.
+
+    >>> import torch
+    >>> split = Split(torch.zeros(2, 3), torch.tensor([0, 2]))
+    >>> require_sound(Data("mine", split, split, classes=2))
+    Traceback (most recent call last):
+    fedquilt.errors.DataError: mine: a label to train on is 2; with 2 classes they go from 0 to 1
+    """
+    for split, purpose in ((data.train, "to train on"), (data.test, "to test on")):
+        if not len(split):
+            raise DataError(f"{data.name}: has no examples {purpose}")
+        if len(split.x) != len(split.y):
+            raise DataError(f"{data.name}: has {len(split.x)} examples {purpose}, but {len(split.y)} labels")
+        labels = split.y if split.y.dim() == 1 else split.y[split.y != IGNORED]
+        if not data.classes or not labels.numel():
+            continue
+        least, most = (int(value) for value in labels.aminmax())
+        if least < 0 or most >= data.classes:
+            wrong, last = least if least < 0 else most, data.classes - 1
+            raise DataError(
+                f"{data.name}: a label {purpose} is {wrong}; with {data.classes} classes they go from 0 to {last}"
+            )

@@ -8,12 +8,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedquilt.data.memory import require_memory
 from fedquilt.data.packaged import installed
 from fedquilt.errors import DataError, MissingExtraError
-from fedquilt.partition.partition import Indices
 
 DAMAGED = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 """What h5py raises on damaged files."""
@@ -77,13 +74,3 @@ def _readable(path: Path, place: str = "") -> Iterator[None]:
         yield
     except DAMAGED as error:
         raise DataError(f"{path}: {place}{' ' if place else ''}cannot be read: {error}") from error
-
-
-def numbered(train: list[str], test: list[str]) -> tuple[Indices, Indices]:
-    """Number clients in the order of their names, the same ones alike in both parts.
-
-    >>> [part.tolist() for part in numbered(["b", "c"], ["a", "c"])]
-    [[1, 2], [0, 2]]
-    """
-    numbers = np.unique([*train, *test], return_inverse=True)[1].astype(np.int64)
-    return numbers[: len(train)], numbers[len(train) :]

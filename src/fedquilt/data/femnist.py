@@ -16,9 +16,10 @@ import torch
 
 from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data, Split
-from fedquilt.data.federated_hdf5 import Clients, numbered, opened
+from fedquilt.data.federated_hdf5 import Clients, opened
 from fedquilt.data.folders import find
 from fedquilt.data.memory import require_memory
+from fedquilt.data.numbered import number_clients
 from fedquilt.data.scale import to_unit
 from fedquilt.errors import DataError
 from fedquilt.partition.partition import Indices
@@ -49,7 +50,7 @@ def femnist(only_digits: bool = False) -> Data:
     """
     stem, classes = (DIGITS_STEM, 10) if only_digits else (STEM, 62)
     with opened(_find(stem, "train")) as train, opened(_find(stem, "test")) as test:
-        own, own_tested = numbered(train.names, test.names)
+        own, own_tested = number_clients(train.names, test.names)
         return Data(
             "femnist",
             _read(train, own, classes),

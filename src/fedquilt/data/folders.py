@@ -1,11 +1,17 @@
-"""Where data sets lie: the folders that FEDQUILT_DATA names, else the user's cache."""
+"""Where data sets lie: the folders that FEDQUILT_DATA names, else the user's cache; and where the user's own files do."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from fedquilt.errors import DataError
+
+_BESIDE: ContextVar[Path | None] = ContextVar("beside", default=None)
+"""The folder of the spec whose files are looked for."""
 
 
 def folders() -> list[Path]:
@@ -36,13 +42,31 @@ def find(*names: str, source: str = "") -> Path:
     )
 
 
-def own(path: Path) -> Path:
-    """Return where a file or folder of the user's own is: as named, else below one of the data folders."""
-    places = [path, *(folder / path for folder in folders())]
+@contextmanager
+def beside(folder: Path | None) -> Iterator[None]:
+    """Let files of the user's own be looked for in this folder too, which is that of a spec."""
+    before = _BESIDE.set(folder)
+    try:
+        yield
+    finally:
+        _BESIDE.reset(before)
+
+
+def own_places(path: Path) -> list[Path]:
+    """List where a file of the user's own may be: as named, beside the spec, or below one of the data folders."""
+    named, spec = path.expanduser(), _BESIDE.get()
+    others = [*([] if spec is None else [spec]), *folders()]
+    return list(dict.fromkeys([named, *(folder / named for folder in others)]))
+
+
+def own(path: Path, advice: str = "") -> Path:
+    """Return where a file or folder of the user's own is, or raise a DataError that names every place looked at."""
+    places = own_places(path)
     for place in places:
         if place.exists():
             return place
-    raise DataError(f"{path}: no such file or folder; looked for: {', '.join(str(place) for place in places)}")
+    looked = ", ".join(str(place) for place in places)
+    raise DataError(f"{path}: no such file or folder; looked for: {looked}" + (f". {advice}" if advice else ""))
 
 
 def folder_for(name: str) -> Path:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fedquilt.arguments import Count, Seed
-from fedquilt.data.columns import Columns, Roles, Values, data_of_columns
+from fedquilt.data.columns import Classes, Columns, Roles, Values, data_of_columns
 from fedquilt.data.data import Data
-from fedquilt.data.folders import folders
+from fedquilt.data.folders import own_places
 from fedquilt.data.image_rows import ImageRows
 from fedquilt.data.images import Ahead, Images, Scale, image_data
 from fedquilt.data.memory import require_memory
@@ -25,7 +25,7 @@ from fedquilt.registry import datasets
 
 @datasets.register
 def hugging_face(
-    path: str,
+    path: Path | str,
     label: str = "label",
     features: tuple[str, ...] | None = None,
     client: str | None = None,
@@ -33,7 +33,7 @@ def hugging_face(
     train: str = "train",
     test: str | None = None,
     test_fraction: TestFraction = 0.2,
-    classes: Count | None = None,
+    classes: Classes | None = None,
     seed: Seed = 0,
     size: Count | None = None,
     scale: Scale = "unit",
@@ -43,12 +43,13 @@ def hugging_face(
 ) -> Data:
     """A data set of the Hugging Face library, from a folder or by its name on the hub.
 
-    - `path` is a folder that `save_to_disk` wrote, as named or below a data folder, else a name, with `config` as its
-      configuration. Scripts of others are never run.
+    - `path` is a folder that `save_to_disk` wrote, as named, beside the spec or below a data folder, else a name, with
+      `config` as its configuration. Scripts of others are never run.
     - `label` and `client` are columns; `features` are those named, or all others: numbers, or one column of arrays or
       of images.
     - `train` and `test` are splits; where `test` is not given and no split is called so, `test_fraction` of every
       client's examples, or of every class's, are held out, chosen by `seed`.
+    - With `classes=0` labels are numbers, one an example or a row of them.
     - Images are decoded when they are needed. `size` is the side of the model's input; without it all have one size
       already, and stay as they are. `scale` is what becomes of the pixels, `augment` whether training sees random crops,
       where there is a `size`; `cache` is a folder for decoded images; `ahead` batches are made ready while the model
@@ -61,6 +62,7 @@ def hugging_face(
     if not installed("datasets"):
         raise MissingExtraError("hugging_face", "hugging_face")
     roles = Roles(label, features, client)
+    path = str(path)
     loaded = _load(path, config)
     test = "test" if test is None and "test" in loaded else test
     splits = [(f"{path}: {name}", _split(path, loaded, name)) for name in (train, test) if name is not None]
@@ -82,14 +84,16 @@ def _load(path: str, config: str | None) -> dict[str, Any]:
     """Return the splits by name."""
     import datasets as library
 
-    saved = [place for place in (Path(path), *(folder / path for folder in folders())) if _is_saved(place)]
+    places = own_places(Path(path))
+    saved = [place for place in places if _is_saved(place)]
     try:
         if saved:
             loaded = library.load_from_disk(saved[0])
         else:
             loaded = library.load_dataset(path, config)
     except Exception as error:  # what goes wrong there comes in many kinds: of the network, the hub, the files
-        raise DataError(f"hugging_face: {path}: cannot be loaded: {error}") from None
+        looked = "" if saved else f"; looked for a saved one at: {', '.join(str(place) for place in places)}"
+        raise DataError(f"hugging_face: {path}: cannot be loaded: {error}{looked}") from None
     return dict(loaded) if isinstance(loaded, dict) else {"train": loaded}
 
 

@@ -9,10 +9,12 @@ import numpy.typing as npt
 import torch
 
 from fedquilt.arguments import Count, Seed
-from fedquilt.data.csv_columns import Columns, numbered, read_columns
+from fedquilt.data.csv_columns import Columns, read_columns
 from fedquilt.data.data import Data, Split
+from fedquilt.data.folders import own
 from fedquilt.data.image_files import ImageFiles
 from fedquilt.data.images import Ahead, Images, Scale, image_data
+from fedquilt.data.numbered import numbered
 from fedquilt.data.stratified import TestFraction, stratified
 from fedquilt.errors import DataError
 from fedquilt.registry import datasets
@@ -61,11 +63,11 @@ def image_folder(
     ...     data, data.prepare(data.train.x).shape, data.train.ids.tolist()
     (Data(image_folder: 2 to train, 2 to test, 2 classes), torch.Size([2, 3, 24, 24]), [0, 1])
     """
-    home = folder.expanduser()
+    home = own(folder)
     if not home.is_dir():
         raise DataError(f"folder: {folder} is no folder")
     names = [path, label, client, latitude, longitude]
-    columns = read_columns(table.expanduser(), names, optional=(CLIENT, LATITUDE, LONGITUDE))
+    columns = read_columns(own(table), names, optional=(CLIENT, LATITUDE, LONGITUDE))
     known = numbered(columns[label])[1]
     if test is None:
         train, tested = stratified(numbered(columns[label])[0], test_fraction, seed)
@@ -94,7 +96,7 @@ def image_folder(
 
 def _joined(columns: Columns, table: Path, test: Path, label: str) -> Columns:
     """Put the test table below the other one."""
-    tested = read_columns(test.expanduser(), list(columns))
+    tested = read_columns(own(test), list(columns))
     if strange := set(tested[label]).difference(columns[label]):
         raise DataError(f"{test}: the label {min(strange)!r} does not occur in {table}")
     return {name: values + tested[name] for name, values in columns.items()}

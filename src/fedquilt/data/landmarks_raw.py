@@ -21,10 +21,10 @@ import torch
 
 from fedquilt.core.rng import generator
 from fedquilt.data.by_hand import Wanted
-from fedquilt.data.csv_columns import numbered
 from fedquilt.data.csv_file import NO_NAMES, NO_ROWS, csv_file
 from fedquilt.data.data import Split
 from fedquilt.data.folders import find
+from fedquilt.data.numbered import numbered
 from fedquilt.errors import DataError
 from fedquilt.partition.partition import Indices
 

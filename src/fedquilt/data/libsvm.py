@@ -147,8 +147,11 @@ def libsvm(
     else:
         x_test, y_test = read_part(set, about.test, check)
     labels = np.unique(y)
-    if len(labels) != about.classes or not np.isin(y_test, labels).all():
+    if len(labels) != about.classes:
         raise DataError(f"libsvm/{about.train.file}: {len(labels)} different labels, expected {about.classes}")
+    if len(strange := np.setdiff1d(y_test, labels)):
+        tested = (about.test or about.train).file
+        raise DataError(f"libsvm/{tested}: a label is {strange[0]:g}, which {about.train.file} does not have")
     low, high = x.min(axis=0), x.max(axis=0)
     parts = [(to_range(part, low, high) if scale else part) for part in (x, x_test)]
     train, test = (

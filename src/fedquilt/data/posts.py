@@ -76,7 +76,7 @@ def posts(
     The clients' own numbers go with the examples; test posts are by authors whose posts are not trained on.
 
     - `path`: a file, or a folder of them, that ends in `.jsonl` (or `.jsonl.gz`, `.bz2`, `.xz`) or `.parquet`; relative to
-      the working folder, or to the data folders.
+      the working folder, to that of the spec, or to the data folders.
     - `author`, `text`: the names of the two columns.
     - `vocabulary`: symbols, for the model's key of that name: the most frequent words, and two besides.
     - `words`: at most so many words of a training author, the first ones.

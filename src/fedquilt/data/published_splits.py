@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedquilt.data.csv_columns import Columns, numbered, read_columns, whole_numbers
+from fedquilt.data.csv_columns import Columns, read_columns, whole_numbers
 from fedquilt.data.data import Split
 from fedquilt.data.digest import require_digest
+from fedquilt.data.numbered import numbered
 from fedquilt.data.published_counts import Counts
 from fedquilt.errors import DataError
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from fedquilt.data.folders import find
+from fedquilt.data.folders import own
 from fedquilt.data.packaged import installed
 from fedquilt.errors import DataError, MissingExtraError
 
@@ -26,14 +26,14 @@ BATCH = 2**13
 
 
 def files(path: Path) -> list[Path]:
-    """Return the file, or those of a folder in the order of their names; from here, or from the data folders."""
-    here = path.expanduser()
-    if here.is_dir():
-        found = sorted(file for file in here.iterdir() if file.name.endswith(ENDINGS))
-        if not found:
-            raise DataError(f"{here}: has no files that end in {', '.join(ENDINGS)}")
-        return found
-    return [here if here.is_file() else find(str(path))]
+    """Return the file, or those of a folder in the order of their names."""
+    there = own(path)
+    if not there.is_dir():
+        return [there]
+    found = sorted(file for file in there.iterdir() if file.name.endswith(ENDINGS))
+    if not found:
+        raise DataError(f"{there}: has no files that end in {', '.join(ENDINGS)}")
+    return found
 
 
 def rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -22,9 +22,10 @@ from fedquilt.arguments import Count, Seed
 from fedquilt.core.rng import generator
 from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data, Split
-from fedquilt.data.federated_hdf5 import Clients, numbered, opened
+from fedquilt.data.federated_hdf5 import Clients, opened
 from fedquilt.data.folders import find
 from fedquilt.data.memory import require_memory
+from fedquilt.data.numbered import number_clients
 from fedquilt.data.unrolled import AT_ONCE, to_indices, unrolled
 from fedquilt.errors import DataError
 from fedquilt.partition.partition import Indices
@@ -66,7 +67,7 @@ def stack_overflow(
     with opened(_find(TRAIN)) as train, opened(_find(TEST)) as test:
         chosen = _drawn(train, "clients", seed)[:clients]
         tested = _enough(test, _drawn(test, "test sentences", seed), sentences, test_sentences)
-        own, own_tested = numbered(chosen, list(tested))
+        own, own_tested = number_clients(chosen, list(tested))
         trained = dict.fromkeys(chosen, sentences)
         return Data(
             "stack_overflow",

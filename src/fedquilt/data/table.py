@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.arguments import Count, Seed
-from fedquilt.data.columns import Columns, Roles, Values, data_of_columns
+from fedquilt.arguments import Seed
+from fedquilt.data.columns import Classes, Columns, Roles, Values, data_of_columns
 from fedquilt.data.csv_file import Lines, csv_file
 from fedquilt.data.data import Data
 from fedquilt.data.folders import own
@@ -37,17 +37,18 @@ def table(
     longitude: str | None = None,
     test: Path | None = None,
     test_fraction: TestFraction = 0.2,
-    classes: Count | None = None,
+    classes: Classes | None = None,
     scale: bool = False,
     seed: Seed = 0,
 ) -> Data:
     """Your own table: a CSV or Parquet file with a row an example.
 
     `label`, `client`, `latitude` and `longitude` are names of columns; `features` are those named, or all others. Labels
-    are whole numbers from 0, or text, which is numbered in its order. `test` is a second file, with the same columns;
-    without it `test_fraction` of every client's rows are held out or, without `client`, of every class's; `seed` decides
-    which. `scale` brings every feature to [−1, 1] by its range over the training part. A file that is not found as named
-    is looked for in the data folders. Parquet needs the extra `tables`.
+    are whole numbers from 0, or text, which is numbered in its order; with `classes=0` they are numbers, for a loss such
+    as "mean_squared_error". `test` is a second file, with the same columns; without it `test_fraction` of every client's
+    rows are held out or, without `client`, of every class's; `seed` decides which. `scale` brings every feature to
+    [−1, 1] by its range over the training part. A file that is not found as named is looked for beside the spec
+    and in the data folders. Parquet needs the extra `tables`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -175,11 +176,7 @@ def _column(path: Path, read: Any, name: str, numeric: bool) -> Values:
 
 
 def _checked(columns: Columns, roles: Roles) -> Columns:
-    """Refuse a client without a name, and places that are none on Earth."""
-    if roles.client is not None:
-        empty = np.flatnonzero(columns.names[roles.client].astype(str) == "")
-        if len(empty):
-            raise DataError(f"{columns.at(empty[0])}, column '{roles.client}': is empty")
+    """Refuse places that are none on Earth."""
     for place, most in enumerate((90, 180) if columns.places is not None else ()):
         assert columns.places is not None
         wrong = np.flatnonzero(~(np.abs(columns.places[:, place]) <= most))

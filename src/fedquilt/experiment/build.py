@@ -15,7 +15,8 @@ from fedquilt.core.engine import Engine
 from fedquilt.core.federation import Federation
 from fedquilt.core.loss import with_loss
 from fedquilt.core.rng import torch_seeded
-from fedquilt.data.data import Data
+from fedquilt.data.data import Data, require_sound
+from fedquilt.data.folders import beside
 from fedquilt.errors import FedquiltError, SpecError, told
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics, require_accuracy
 from fedquilt.experiment.spec import WRAP, Spec
@@ -71,6 +72,8 @@ def data_of(spec: Spec) -> Data:
 def build_population(spec: Spec) -> tuple[Data, Partition]:
     """Load the data and split it over clients."""
     data = data_of(spec)
+    with _naming(spec, "data"):
+        require_sound(data)
     offered = _wanted(spec, "partition", labels=data.train.y.numpy(), data=data)
     return data, _made(spec, "partition", Partition, **offered)
 
@@ -81,7 +84,7 @@ def _wanted(spec: Spec, table: str, **offered: object) -> dict[str, object]:
 
 def _made(spec: Spec, table: str, kind: type[Any], **given: object) -> Any:
     part = spec.parts[table]
-    with _naming(spec, table):
+    with _naming(spec, table), beside(spec.folder):
         made = part.function(**given, **part.arguments)
         if not isinstance(made, kind):
             raise SpecError(

@@ -97,7 +97,7 @@ def rank_curve(axes: Axes, counts: Indices, label: str | None = None) -> None:
 
 
 def draw_map(path: Path, data: Data, partition: Partition) -> None:
-    """Save a map of examples coloured by client, and one of two classes whose places differ (as Hsu 2020's Figure 1)."""
+    """Save a map of examples coloured by client, and of two classes whose places differ (as Hsu 2020's Figure 1)."""
     assert data.train.places is not None
     owner = np.repeat(np.arange(len(partition)), partition.sizes)
     known = np.isfinite(data.train.places[partition.indices]).all(axis=1)
@@ -108,7 +108,7 @@ def draw_map(path: Path, data: Data, partition: Partition) -> None:
     rng = generator(0, "points on a map")
     some = rng.permutation(len(owner))[:POINTS]
     places, owner = everywhere[some], owner[some]
-    two = data.train.y.dim() == 1
+    two = data.train.y.dim() == 1 and data.classes > 0
     tall, wide = np.ptp(everywhere, axis=0) + 4
     figure, axes = new_figure(1 + two, (6.4 * (1 + two), float(np.clip(6.0 * tall / wide, 2.0, 6.0)) + 0.8))
     # Neighbours in number are often neighbours in place: shuffled colours tell them apart.

@@ -25,7 +25,7 @@ import tomli_w
 from pydantic import Field
 
 from fedquilt import registry
-from fedquilt.arguments import ArgumentError, Count, NonNegative, Seed, check
+from fedquilt.arguments import ArgumentError, Count, NonNegative, Seed, check, paths
 from fedquilt.errors import SpecError, nearest
 from fedquilt.experiment.imports import imported
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics
@@ -92,12 +92,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Spec:
-    """A spec that was checked: every name is known and every argument fits."""
+    """A spec that was checked: every name is known and every argument fits; `folder` is where its file is."""
 
     source: str
     options: Options
     parts: dict[str, Part]
     free: Table
+    folder: Path | None = None
 
     def resolved(self) -> Table:
         """Return the spec with every default filled in, as it is written into the run folder."""
@@ -201,7 +202,7 @@ def put(tables: Table, key: str, value: object) -> None:
 
 
 def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
-    """Check a spec's tables and fill in defaults; `folder` is where the user's own functions are looked for."""
+    """Check a spec's tables and fill in defaults; `folder` is where the user's own functions and files are looked for."""
     known = ["run", *REGISTRIES, WRAP, *FREE]
     for name, table in tables.items():
         if name == WRAP:
@@ -221,15 +222,15 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
             table = {"name": "processes", **(table or {})}
         if table is None:
             raise SpecError(f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(known_parts)})")
-        parts[name] = _part(name, table, known_parts, source, home)
+        parts[name] = _part(name, table, known_parts, source, home, folder)
     for name, table in _wraps(tables, source):
-        parts[name] = _part(name, table, registry.wrappers, source, home)
+        parts[name] = _part(name, table, registry.wrappers, source, home, folder)
     if home is not None and any(
         ":" in name for name in [*(part.name for part in parts.values()), *_objective(options)]
     ):
         options = replace(options, import_from=str(home))
     options = _checked_objective(options, f"{source}: [run]", home, folder)
-    return Spec(source, options, parts, {name: tables[name] for name in FREE if name in tables})
+    return Spec(source, options, parts, {name: tables[name] for name in FREE if name in tables}, folder)
 
 
 def _objective(options: Options) -> list[str]:
@@ -261,8 +262,8 @@ def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Pa
             raise SpecError(
                 f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(REGISTRIES[name])})"
             )
-        parts[name] = _part(name, tables[name], REGISTRIES[name], source, found)
-    return Spec(source, Options(rounds=1), parts, {})
+        parts[name] = _part(name, tables[name], REGISTRIES[name], source, found, folder)
+    return Spec(source, Options(rounds=1), parts, {}, folder)
 
 
 def _wraps(tables: Mapping[str, Any], source: str) -> Iterator[tuple[str, Table]]:
@@ -279,7 +280,7 @@ def _options(tables: Mapping[str, Any], source: str) -> Options:
     return Options(**_checked(Options, tables["run"], source, "run"))
 
 
-def _part(table_name: str, table: Table, known: Registry, source: str, home: Path | None) -> Part:
+def _part(table_name: str, table: Table, known: Registry, source: str, home: Path | None, folder: Path | None) -> Part:
     where = f"{source}: [{table_name}]"
     if "name" not in table:
         raise SpecError(f"{where} name: is required ({', '.join(known)})")
@@ -301,8 +302,21 @@ def _part(table_name: str, table: Table, known: Registry, source: str, home: Pat
         raise SpecError(f"{where} name: no {known.kind} is called '{name}'; {nearest(name, known)}; {own}")
     arguments = {key: value for key, value in table.items() if key != "name"}
     checked = _checked(function, arguments, source, table_name)
+    checked |= {key: _found(checked[key], folder) for key in paths(function) & arguments.keys()}
     # A default of the user's own that TOML has no form for, such as a class, is left to the function.
     return Part(name, function, {key: value for key, value in checked.items() if key in arguments or _in_toml(value)})
+
+
+def _found(path: Path | str, folder: Path | None) -> Path | str:
+    """Return where a file is from now on: a resumed run finds it from any folder. What is not found stays as it was.
+
+    It is looked for as seen from the working directory, then in the spec's folder. Data sets look elsewhere besides.
+    """
+    named = Path(path).expanduser()
+    for place in (Path.cwd() / named, (folder or Path.cwd()) / named):
+        if place.exists():
+            return place if isinstance(path, Path) else str(place)
+    return path
 
 
 def _checked(function: Callable[..., object], arguments: Table, source: str, table: str) -> Table:

@@ -153,7 +153,7 @@ def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
         for key, value in values.items():
             put(tables, key, value)
         name = ",".join(f"{key.partition('.')[2]}={value}" for key, value in values.items())
-        yield name, check_spec(tables, source=spec.source)
+        yield name, check_spec(tables, source=spec.source, folder=spec.folder)
 
 
 def _point(folder: Path, name: str, values: dict[str, Any], target: float | None) -> Point:

@@ -36,7 +36,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from fedquilt.arguments import Count, Positive
-from fedquilt.data.folders import find
+from fedquilt.data.folders import own
 from fedquilt.errors import SpecError
 from fedquilt.models.weights import load_weights, unlike
 from fedquilt.registry import models
@@ -147,8 +147,7 @@ def mobilenet_v2(
     except ValueError:
         raise SpecError(f"groups: {groups} does not divide the channels of every layer; 8 always does") from None
     if pretrained is not None:
-        path = pretrained.expanduser()
-        path = path if path.is_file() else find(str(pretrained), source="pretrained names a file of weights.")
+        path = own(pretrained)
         left = load_weights(model, path, skip=unlike(model, path, ("bottleneck", "classifier")))
         if left:
             names = ", ".join(sorted(left))

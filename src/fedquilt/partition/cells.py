@@ -65,6 +65,22 @@ def adaptive_cells(places: npt.NDArray[np.float64], most: int, deepest: int = DE
     return found
 
 
+def cell_around(places: npt.NDArray[np.float64], cells: Cells) -> npt.NDArray[np.int64]:
+    """Return which of some sorted cells, none of which holds another, each place lies in; −1 for none of them.
+
+    >>> cells = np.array([0x476D050000000000, 0x7000000000000000], dtype=np.uint64)
+    >>> cell_around(np.array([[48.3, 16.4], [-33.9, 151.2], [0.0, 0.0], [np.nan, 0.0]]), cells).tolist()
+    [0, 1, -1, -1]
+    """
+    smallest = smallest_cells(places)
+    found = np.full(len(places), -1, dtype=np.int64)
+    for level in range(DEEPEST + 1):
+        around = cells_at(smallest, level)
+        number = np.searchsorted(cells, around).clip(max=len(cells) - 1)
+        found = np.where((smallest != NOWHERE) & (cells[number] == around), number, found)
+    return found
+
+
 def numbered_cells(cells: Cells, least: float) -> npt.NDArray[np.int64]:
     """Number the cells that have at least so many examples, in S2's order; −1 is the number of all others.
 

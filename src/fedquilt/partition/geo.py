@@ -7,15 +7,18 @@ with less than N_min examples are discarded", with N_min = 0.01·N_max. The firs
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
-from fedquilt.arguments import Count, Fraction
+from fedquilt.arguments import Count, Fraction, Seed
 from fedquilt.data.data import Data
 from fedquilt.errors import SpecError
-from fedquilt.partition.cells import DEEPEST, adaptive_cells, numbered_cells
+from fedquilt.partition.cells import DEEPEST, adaptive_cells, cell_around, numbered_cells
+from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.registry import partitions
 
@@ -23,12 +26,22 @@ Level = Annotated[int, Field(ge=0, le=DEEPEST)]
 
 
 @partitions.register
-def geo(data: Data, most: Count, least_share: Fraction = 0.01, deepest: Level = DEEPEST) -> Partition:
+def geo(
+    data: Data,
+    most: Count,
+    least_share: Fraction = 0.01,
+    deepest: Level = DEEPEST,
+    seed: Seed = 0,
+    own_test: bool = False,
+) -> Partition:
     """Make a client of every S2 cell, dividing those with more than `most` examples (Hsu 2020).
 
     Cells that end up with less than `least_share`·`most` examples are left out, and so are examples whose place is not
     known. Cells of the level `deepest` are not divided further, however many examples they have. Clients are in the
     order of their cells along S2's curve: neighbours are near each other.
+
+    With `own_test`, clients are tested on the test examples of their cells. Where the data set does not know the places of
+    test examples, these are dealt out by class as in other partitions, and `seed` decides who gets which.
 
     >>> import torch
     >>> from fedquilt.data.data import Split
@@ -41,8 +54,19 @@ def geo(data: Data, most: Count, least_share: Fraction = 0.01, deepest: Level = 
     if data.train.places is None:
         raise SpecError(f"needs to know where examples come from, but the data set {data.name} has no places")
     least = least_share * most
-    owner = numbered_cells(adaptive_cells(data.train.places, most, deepest), least)
-    rows = np.flatnonzero(owner >= 0)
-    if not len(rows):
+    cells = adaptive_cells(data.train.places, most, deepest)
+    owner = numbered_cells(cells, least)
+    kept = np.unique(cells[owner >= 0])
+    if not len(kept):
         raise SpecError(f"least_share: no cell has {least_share:g} × {most} examples; take a smaller least_share")
-    return Partition.by_sizes(rows[np.argsort(owner[rows], kind="stable")], np.bincount(owner[rows]))
+    held = _by_owner(owner, len(kept))
+    if own_test and data.test.places is not None:
+        return replace(held, test=_by_owner(cell_around(data.test.places, kept), len(kept)))
+    by_class = data.classes > 0 and data.train.y.dim() == 1
+    return with_own_tests(held, data.train.y.numpy(), data, seed, by_class) if own_test else held
+
+
+def _by_owner(owner: npt.NDArray[np.int64], clients: int) -> Partition:
+    """Give rows to the clients of these numbers; those of −1 have no owner."""
+    rows = np.flatnonzero(owner >= 0)
+    return Partition.by_sizes(rows[np.argsort(owner[rows], kind="stable")], np.bincount(owner[rows], minlength=clients))

@@ -26,7 +26,7 @@ Labels = Annotated[npt.NDArray[np.integer[Any]], PlainValidator(_labels)]
 
 
 def require_classes(labels: npt.NDArray[np.integer[Any]]) -> None:
-    """Raise a SpecError if examples have no single class.
+    """Raise a SpecError if examples have no single class, or there are none.
 
     >>> require_classes(np.zeros((3, 80), dtype=np.int64))
     Traceback (most recent call last):
@@ -36,6 +36,8 @@ def require_classes(labels: npt.NDArray[np.integer[Any]]) -> None:
         raise SpecError("needs one class an example, but the targets of this data set are numbers")
     if labels.ndim != 1:
         raise SpecError(f"needs one class an example, but the labels of this data set have the shape {labels.shape}")
+    if not len(labels):
+        raise SpecError("needs one class an example, but there are no examples")
 
 
 def require_one_each(labels: npt.NDArray[np.integer[Any]], clients: int) -> None:

@@ -23,7 +23,7 @@ def natural(data: Data, least: Count = 1, own_test: bool = True) -> Partition:
     """Give every example to the client it belongs to by nature: its author, its user.
 
     Clients come in the order of their ids; those with fewer than `least` training examples are left out. With `own_test`,
-    they are tested on the test examples of the same ids, where the data set says whose those are.
+    they are tested on the test examples of the same ids, where the data set has any.
 
     >>> from fedquilt.data.data import Split
     >>> import torch
@@ -36,12 +36,14 @@ def natural(data: Data, least: Count = 1, own_test: bool = True) -> Partition:
         raise SpecError(
             f"natural: the data set {data.name} does not say whose its examples are; take another partition, such as iid"
         )
+    if not len(data.train):
+        raise SpecError(f"natural: the data set {data.name} has no examples to train on")
     ids, sizes = np.unique(data.train.ids, return_counts=True)
     ids = ids[sizes >= least]
     if not len(ids):
         raise SpecError(f"least: nobody holds {least} examples; the largest client holds {int(sizes.max())}")
     held = _by_id(data.train.ids, ids)
-    if own_test and data.test.ids is not None:
+    if own_test and data.test.ids is not None and np.isin(data.test.ids, ids).any():
         held = replace(held, test=_by_id(data.test.ids, ids))
     return held
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from fedquilt.core.noise import Noise
 from fedquilt.data.data import Data
+from fedquilt.data.folders import own
 from fedquilt.errors import DataError
 from fedquilt.partition.labels import Labels
 from fedquilt.partition.partition import Indices, Partition, small
@@ -26,6 +27,7 @@ from fedquilt.registry import partitions
 
 FORMAT = "fedquilt partition 1"
 NAMES = {"about.npy"} | {f"{part}{name}.npy" for part in ("", "test_") for name in ("indices", "offsets", "noise")}
+WRITES = "`fedquilt partition SPEC --out FOLDER` writes one."
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -44,6 +46,7 @@ def stored(path: Path, labels: Labels, data: Data | None = None) -> Partition:
     >>> again.indices.tolist(), again.offsets.tolist()
     ([2, 0, 1], [0, 2, 3])
     """
+    path = own(path, WRITES)
     arrays, about = _read(path)
     if about.get("labels") != labels_digest(labels):
         raise DataError(f"{path}: was made for another data set: its labels differ from those of the one at hand")
@@ -61,7 +64,7 @@ def stored(path: Path, labels: Labels, data: Data | None = None) -> Partition:
 
 def describe_stored(path: Path) -> dict[str, Any]:
     """Return what a stored partition says of itself."""
-    return _read(path)[1]
+    return _read(own(path, WRITES))[1]
 
 
 def to_bytes(
@@ -93,13 +96,15 @@ def to_bytes(
 
 
 def labels_digest(labels: Labels) -> str:
-    """Return the SHA-256 of labels, whatever whole numbers they are stored as.
+    """Return the SHA-256 of labels, whatever whole numbers they are stored as, or of targets that are numbers.
 
     >>> labels_digest(np.array([0, 1], dtype=np.uint8)) == labels_digest(np.array([0, 1]))
     True
+    >>> labels_digest(np.array([0.2, 1.7])) == labels_digest(np.array([0.3, 1.7]))
+    False
     """
     sha = hashlib.sha256(str(labels.shape).encode())
-    sha.update(np.ascontiguousarray(labels, dtype="<i8").data)
+    sha.update(np.ascontiguousarray(labels, dtype="<f8" if labels.dtype.kind == "f" else "<i8").data)
     return sha.hexdigest()
 
 
@@ -141,8 +146,6 @@ def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
                     raise DataError(f"{path}: {member.filename} is packed; a partition is stored as it is")
                 with archive.open(member) as file:
                     arrays[member.filename.removesuffix(".npy")] = _array(path, file, member)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file; `fedquilt partition SPEC --out FOLDER` writes one") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
