@@ -54,3 +54,8 @@ class Settling(Protocol):
 
     def computing(self, compute: str) -> Engine:
         """Return the engine with what was decided before."""
+
+
+def settled(engine: Engine, federation: Federation, rounds: int) -> Engine:
+    """Decide what an engine leaves open and a run's result depends on."""
+    return engine.settled(federation, rounds) if isinstance(engine, Settling) else engine
