@@ -24,9 +24,10 @@ from torch.nn import functional
 from workloads import SEED, WORKLOADS, Work
 
 from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.driver import Measures, rounds
+from fedquilt.core.driver import rounds
 from fedquilt.core.engine import Settling
 from fedquilt.core.federation import Federation
+from fedquilt.core.measures import Measures
 from fedquilt.core.plan import plan
 from fedquilt.core.rng import generator
 from fedquilt.core.state import RunState

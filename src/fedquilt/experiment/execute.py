@@ -9,9 +9,10 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Protocol
 
-from fedquilt.core.driver import Measures, Record, rounds
+from fedquilt.core.driver import rounds
 from fedquilt.core.engine import Engine, Settling
 from fedquilt.core.federation import Federation
+from fedquilt.core.measures import Measures, Record
 from fedquilt.core.state import RunState
 from fedquilt.errors import FedquiltError
 from fedquilt.experiment.export import NAMES, names_of
