@@ -1,10 +1,12 @@
 """What is gained by work that overlaps: evaluation with the next round's clients, groups of clients with each other.
 
-    python bench/overlap.py                          # all three; about two minutes on two free cores
+    python bench/overlap.py                          # all; about two minutes on two free cores
     python bench/overlap.py w1 --turns 9
 
 - w1, w2: MNIST 2NN, MNIST CNN (bench/workloads.py), the model evaluated on 10,000 examples after every round
 - groups: the 2NN of every client on its own (`local_only`), 20 clients of 600
+- waiting, waiting-groups: 9 clients and 10 pieces of an evaluation, or 20 clients on their own, that sleep for 50 and 30 ms
+  instead of computing: what the order of work alone gives, on a busy machine too
 
 Beside our engine runs the same engine with every wait that it spares: each evaluation and each group is waited for before
 anything else begins. Both take turns of some rounds, on the same workers, because a shared machine's speed changes over
@@ -21,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor, nn
 from workloads import SEED, WORKLOADS
 
 import fedquilt
@@ -39,6 +42,7 @@ from fedquilt.partition.partition import Partition
 
 TESTED = 10_000
 NEVER = 10**9
+LENGTHS = {"w1": 10, "w2": 3, "groups": 2, "waiting": 3, "waiting-groups": 3}
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,35 @@ class OneByOne:
         return lambda: found
 
 
+class Sleeper(nn.Module):
+    """Sleeps in every step and in every piece of an evaluation."""
+
+    def __init__(self, step: float, piece: float) -> None:
+        super().__init__()
+        self.linear, self.step, self.piece = nn.Linear(784, 10), step, piece
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Sleep, then answer."""
+        time.sleep(self.step if self.training else self.piece)
+        return self.linear(x.flatten(1))  # type: ignore[no-any-return]
+
+
+def sleeping(name: str) -> Federation:
+    alone = name == "waiting-groups"
+    data = WORKLOADS["w1"].data()
+    data = replace(data, test=Split(data.train.x[:TESTED], data.train.y[:TESTED]))
+    held = Partition.of([range(10 * k, 10 * k + 10) for k in range(20 if alone else 9)])
+    method = fedquilt.local_only(batch=10, holdout=0.0) if alone else fedquilt.fed_avg(fraction=1.0, batch=10)
+    return Federation.of(Sleeper(0.05, 0.0 if alone else 0.03), data, held, method, SEED)
+
+
 def workload(name: str) -> Federation:
+    if name.startswith("waiting"):
+        return sleeping(name)
     work = WORKLOADS["w1" if name == "groups" else name]
     data = work.data()
-    data = replace(data, test=Split(data.train.x[:TESTED], data.train.y[:TESTED]))
+    tested = 100 if name == "groups" else TESTED
+    data = replace(data, test=Split(data.train.x[:tested], data.train.y[:tested]))
     held, method = work.partition(data), work.method()
     if name == "groups":
         held, method = Partition.of([held.client(k) for k in range(20)]), fedquilt.local_only(lr=0.05, batch=10)
@@ -76,9 +105,9 @@ def workload(name: str) -> Federation:
 def measure(name: str, turns: int, length: int, workers: int) -> None:
     federation = workload(name)
     with processes(workers=workers).open(federation) as session:
-        every = NEVER if name == "groups" else 1
+        every = NEVER if name.endswith("groups") else 1
         ways = {"one by one": (OneByOne(session), every), "overlapped": (session, every)}
-        if name != "groups":
+        if every == 1:
             ways["not evaluated"] = (session, NEVER)
         runs = dict.fromkeys(ways, federation.start())
         spent: dict[str, list[float]] = {way: [] for way in ways}
@@ -97,14 +126,13 @@ def measure(name: str, turns: int, length: int, workers: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=["w1", "w2", "groups", []])
+    parser.add_argument("names", nargs="*", choices=[*LENGTHS, []])
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--length", type=int, help="rounds a turn (default: 10; w2: 3; groups: 2)")
+    parser.add_argument("--length", type=int, help=f"rounds a turn (default: {LENGTHS})")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
-    for name in arguments.names or ("w1", "w2", "groups"):
-        length = arguments.length or {"w1": 10, "w2": 3, "groups": 2}[name]
-        measure(name, arguments.turns, length, arguments.workers)
+    for name in arguments.names or LENGTHS:
+        measure(name, arguments.turns, arguments.length or LENGTHS[name], arguments.workers)
 
 
 if __name__ == "__main__":
