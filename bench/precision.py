@@ -18,8 +18,9 @@ import torch
 from workloads import SEED, WORKLOADS
 
 import fedquilt
-from fedquilt.core.driver import Measures, rounds
+from fedquilt.core.driver import rounds
 from fedquilt.core.federation import Federation
+from fedquilt.core.measures import Measures
 from fedquilt.core.place import Precision
 from fedquilt.models import mnist_cnn
 

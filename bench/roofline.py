@@ -22,9 +22,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from workloads import SEED, WORKLOADS, Work
 
-from fedquilt.core.driver import Measures, rounds
+from fedquilt.core.driver import rounds
 from fedquilt.core.engine import Settling
 from fedquilt.core.federation import Federation
+from fedquilt.core.measures import Measures
 from fedquilt.core.plan import plan
 from fedquilt.core.rng import generator
 

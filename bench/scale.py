@@ -27,9 +27,10 @@ from torch import nn
 from workloads import WORKLOADS, numbers
 
 import fedquilt
-from fedquilt.core.driver import Measures, rounds
+from fedquilt.core.driver import rounds
 from fedquilt.core.engine import Settling
 from fedquilt.core.federation import Federation
+from fedquilt.core.measures import Measures
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
 

@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from fedquilt.experiment.export import export
     from fedquilt.experiment.population import Inspection, inspect_partition
     from fedquilt.experiment.report import report
+    from fedquilt.experiment.result import Result
     from fedquilt.experiment.run import Run, resume, run
     from fedquilt.experiment.spec import load_spec
     from fedquilt.experiment.summary import summary
     from fedquilt.experiment.sweep import sweep
-    from fedquilt.experiment.training import Result, train
+    from fedquilt.experiment.training import train
     from fedquilt.methods import (
         availability,
         centralised,
@@ -133,6 +134,7 @@ _HOMES = {
         "inspect_partition",
     ),
     "fedquilt.experiment.report": ("report",),
+    "fedquilt.experiment.result": ("Result",),
     "fedquilt.experiment.run": (
         "Run",
         "resume",
@@ -141,10 +143,7 @@ _HOMES = {
     "fedquilt.experiment.spec": ("load_spec",),
     "fedquilt.experiment.summary": ("summary",),
     "fedquilt.experiment.sweep": ("sweep",),
-    "fedquilt.experiment.training": (
-        "Result",
-        "train",
-    ),
+    "fedquilt.experiment.training": ("train",),
     "fedquilt.methods": (
         "availability",
         "centralised",

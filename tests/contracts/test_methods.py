@@ -65,8 +65,9 @@ def test_same_seed_same_bits_other_seed_other_bits(name, blobs, unbalanced, smoo
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_do_not_matter(name, workers, blobs, unbalanced, smooth):
     engine = fedquilt.processes(workers=workers)
-    parallel = train(name, blobs, unbalanced, smooth, engine=engine)
-    assert parallel.digest == train(name, blobs, unbalanced, smooth).digest
+    parallel, plain = train(name, blobs, unbalanced, smooth, engine=engine), train(name, blobs, unbalanced, smooth)
+    assert parallel.digest == plain.digest
+    assert _without_seconds(parallel.history) == _without_seconds(plain.history)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -153,7 +154,7 @@ def test_ctrl_c_between_a_round_and_its_record_saves_the_round_before(blobs, unb
 
     whole = go("whole")
     with monkeypatch.context() as patched:
-        patched.setattr("fedquilt.experiment.training._warn_once", interrupt)
+        patched.setattr("fedquilt.experiment.execute.warn_of_left_out", interrupt)
         assert go("stopped").interrupted
     assert fedquilt.summary(tmp_path / "stopped")["saved_round"] == 2
     assert go("stopped").digest == whole.digest
@@ -188,7 +189,11 @@ def test_what_is_given_is_not_changed(name, blobs, unbalanced, smooth):
 
 
 def _timeless(path):
-    return [{k: v for k, v in record.items() if k != "seconds"} for record in RunFolder(path).history()]
+    return _without_seconds(RunFolder(path).history())
+
+
+def _without_seconds(history):
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
 
 
 def _same(one, other):

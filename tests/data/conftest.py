@@ -9,7 +9,7 @@ from torch import nn
 
 import fedquilt
 from fedquilt.data.data import Data
-from fedquilt.experiment.training import Result
+from fedquilt.experiment.result import Result
 
 
 @pytest.fixture

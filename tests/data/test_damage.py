@@ -17,7 +17,7 @@ IMAGES = (".jpg", ".png")
 """Images are read when they are needed; see `test_images` for damaged ones."""
 
 NO_FILES = {"synthetic", "digits", "mnist_5k"}
-MADE = {"hugging_face"}
+MADE = {"hugging_face", "hugging_face of images"}
 """What its library writes; it tells of its own damage in many ways, and each is a DataError."""
 
 

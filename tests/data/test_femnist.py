@@ -11,7 +11,7 @@ from torch import nn
 from fedquilt.data import federated_hdf5, femnist
 from fedquilt.data.data import Data
 from fedquilt.errors import DataError, MissingExtraError
-from fedquilt.experiment.training import Result
+from fedquilt.experiment.result import Result
 from fedquilt.models import softmax_regression
 
 Writers = dict[str, tuple[np.ndarray, np.ndarray]]

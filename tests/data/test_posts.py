@@ -20,7 +20,7 @@ from fedquilt.core.loss import IGNORED
 from fedquilt.data.data import Data, Split
 from fedquilt.data.posts import BEGIN, OTHER, WORD, limited, posts
 from fedquilt.errors import DataError
-from fedquilt.experiment.training import Result
+from fedquilt.experiment.result import Result
 from fedquilt.models import word_lstm
 
 

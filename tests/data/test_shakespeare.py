@@ -16,7 +16,7 @@ from fedquilt.data.data import Data, Split
 from fedquilt.data.folders import find
 from fedquilt.data.shakespeare import BEGIN, DIGEST, END, Role, by_role, read_text, roles, shakespeare
 from fedquilt.errors import DataError
-from fedquilt.experiment.training import Result
+from fedquilt.experiment.result import Result
 from fedquilt.models import char_lstm
 
 

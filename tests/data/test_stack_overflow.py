@@ -12,7 +12,7 @@ from fedquilt.core.loss import IGNORED
 from fedquilt.data import stack_overflow
 from fedquilt.data.data import Data, Split
 from fedquilt.errors import DataError
-from fedquilt.experiment.training import Result
+from fedquilt.experiment.result import Result
 from fedquilt.models import word_lstm
 
 COUNTS = "the\t900\nto 800\na\t700\nclass 12\n"

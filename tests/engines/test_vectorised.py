@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+
 import numpy as np
 import pytest
 import torch
@@ -134,6 +138,92 @@ def test_compiled_it_is_the_reference_and_itself(compiler, blobs, unbalanced, tm
     # What was decided at the beginning holds: the engine of the second call leaves it open, and would decide otherwise.
     resumed = go(fedquilt.vectorised(block=2, workers=1, compute="auto"), 5, out=tmp_path / "run")
     assert resumed.digest == compiled[0].digest
+
+
+class Mortal(nn.Module):
+    """Kills its process, which must be a worker, in a training step of the first block that comes so far; once."""
+
+    def __init__(self, step, note):
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+        self.left, self.note = step, note
+
+    def forward(self, x):
+        if self.training and multiprocessing.parent_process() is not None and not self.note.exists():
+            self.left -= 1
+            if not self.left:
+                self.note.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return self.linear(x)
+
+
+def test_a_worker_that_dies_in_the_middle_of_a_block_costs_no_bits(blobs, unbalanced, tmp_path):
+    torch.manual_seed(0)
+    module = Mortal(3, tmp_path / "died")  # the largest block has 13 steps
+    base = fedquilt.fed_avg(fraction=1.0, batch=8, momentum=0.5, keep_momentum=True)
+
+    def go(engine):
+        return fedquilt.train(module, blobs, unbalanced, base, rounds=2, engine=engine)
+
+    with pytest.warns(RuntimeWarning, match="its work is done again"):
+        killed = go(fedquilt.vectorised(block=3, workers=2))
+    assert (tmp_path / "died").exists()
+    assert killed.digest == go(fedquilt.vectorised(block=3, workers=1)).digest
+    assert all(record["dropped"] == [] for record in killed.history)
+
+
+class Killer:
+    """Kills all workers as soon as a block has been heard, while they are at work on the next; once."""
+
+    killed = False
+
+    def begin(self, history, last):
+        pass
+
+    def heard(self, clients, total):
+        if clients < total and not self.killed:
+            self.killed = True
+            for worker in multiprocessing.active_children():
+                worker.kill()
+
+    def round(self, record):
+        pass
+
+
+@pytest.mark.thorough
+def test_compiled_workers_that_die_in_the_middle_of_a_block_cost_no_bits(compiler, blobs, unbalanced):
+    torch.manual_seed(0)
+    module, base = nn.Linear(8, 3), fedquilt.fed_avg(fraction=1.0, batch=1, epochs=20)
+
+    def go(engine, **options):
+        return fedquilt.train(module, blobs, unbalanced, base, rounds=1, engine=engine, **options)
+
+    with pytest.warns(RuntimeWarning, match="its work is done again"):
+        killed = go(fedquilt.vectorised(block=2, workers=2, compute="compiled"), watcher=Killer())
+    assert killed.digest == go(fedquilt.vectorised(block=2, workers=1, compute="compiled")).digest
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_rates_and_batches_in_ten_stages_are_resumed_in_the_middle(compiler, blobs, tmp_path):
+    """Each batch size is compiled by itself: more shapes than torch would compile of one function unless told to."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    module, firsts = nn.Linear(8, 3), range(1, 11)
+    held = Partition.of([range(11), range(11, 23), range(23, 31)])
+    lr = {"stages": [[first, 0.2 / first] for first in firsts]}
+    base = fedquilt.fed_avg(lr=lr, fraction=1.0, batch={"stages": [[first, 2 + first] for first in firsts]})
+
+    def go(rounds, out, engine):
+        return fedquilt.train(module, blobs, held, base, rounds, engine=engine, out=tmp_path / out)
+
+    whole = go(11, "whole", fedquilt.vectorised(block=3, workers=1, compute="compiled"))
+    go(6, "stopped", fedquilt.vectorised(block=3, workers=1, compute="compiled"))
+    assert go(11, "stopped", fedquilt.vectorised(block=3, workers=2, compute="compiled")).digest == whole.digest
+    plain = go(11, "plain", fedquilt.inline())
+    assert (whole.state.vector - plain.state.vector).abs().max() < 1e-5
+    assert [record["steps"] for record in whole.history] == [record["steps"] for record in plain.history]
+    assert len({record["steps"] for record in whole.history}) > 3
 
 
 @pytest.mark.thorough

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedquilt
-from fedquilt.core.driver import QUANTILES
+from fedquilt.core.measures import QUANTILES
 from fedquilt.experiment.client_fares import read_accuracies
 
 SPEC = {

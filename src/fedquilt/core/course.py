@@ -1,5 +1,8 @@
 """The course of a round: which clients are planned, trained and merged together.
 
+A course has two halves: it plans and sets clients to work, and it returns what ends the round. In between, the round before
+is reported, while clients are at work.
+
 The usual one runs a round in every group of clients; with one group, that is a round of plain federated learning. A method
 with another course is a short program over the same functions.
 """
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.client import ClientUpdate
-from fedquilt.core.engine import Session
+from fedquilt.core.engine import Pending, Session
 from fedquilt.core.federation import Federation
 from fedquilt.core.params import ModelState, Tensors
 from fedquilt.core.plan import Plan, plan
@@ -49,23 +52,32 @@ class Step:
         return self.after.model is not self.before.model
 
 
-Course = Callable[[Work, RunState], tuple[RunState, list[Step]]]
+Ended = tuple[RunState, list[Step]]
+
+Course = Callable[[Work, RunState], Pending[Ended]]
 
 
-def every_group(work: Work, run: RunState) -> tuple[RunState, list[Step]]:
-    """Run a round in every group."""
-    federation, plans, slot = work.federation, [], 0
+def every_group(work: Work, run: RunState) -> Pending[Ended]:
+    """Begin a round in every group; the groups share the workers."""
+    federation, plans, slot = work.federation, list[Plan](), 0
     for number, group in enumerate(run.groups):
         plans.append(plan(federation.algorithm, group, federation.population, federation.seed, number, slot))
         slot += len(plans[-1].clients)
-    steps, store, done, total = [], run.store, 0, sum(len(planned.slots) for planned in plans)
-    for group, planned in zip(run.groups, plans, strict=True):
-        results = listened(work, group.state, work.session.run(planned, group.state, store), done, total)
-        step, store = merged(work, group.state, planned, store, results)
-        steps.append(step)
-        done += len(planned.slots)
-    groups = tuple(Group(step.after, group.clients) for step, group in zip(steps, run.groups, strict=True))
-    return RunState(groups, store), steps
+    begun = [
+        (group.state, planned, work.session.run(planned, group.state, run.store))
+        for group, planned in zip(run.groups, plans, strict=True)
+    ]
+
+    def end() -> Ended:
+        steps, store, done, total = list[Step](), run.store, 0, sum(len(planned.slots) for planned in plans)
+        for state, planned, answers in begun:
+            step, store = merged(work, state, planned, store, listened(work, state, answers, done, total))
+            steps.append(step)
+            done += len(planned.slots)
+        groups = tuple(Group(step.after, group.clients) for step, group in zip(steps, run.groups, strict=True))
+        return RunState(groups, store), steps
+
+    return end
 
 
 def merged(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from fedquilt.core.evaluation import Counted, Evaluation
 from fedquilt.core.federation import Federation, SplitName
@@ -13,17 +13,28 @@ from fedquilt.core.plan import Plan
 from fedquilt.core.state import ClientStore, ServerState
 from fedquilt.core.updates import Answer
 
+T = TypeVar("T")
+
+Pending = Callable[[], T]
+"""Something that was begun: calling it waits for the end and returns what came out."""
+
 
 class Session(Protocol):
-    """An engine at work on one federation."""
+    """An engine at work on one federation.
+
+    An engine with workers begins what it is asked for at once and goes on with it meanwhile, in the order of asking.
+    """
 
     def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
-        """Yield a result for every slot of the plan that answers (`planned.slots`), in any order; blocks count for all."""
+        """Yield a result for every slot of the plan that answers (`planned.slots`), in any order; blocks count for all.
 
-    def evaluate(self, model: ModelState, split: SplitName) -> Evaluation:
-        """Return loss and accuracy on a whole split."""
+        Of several plans under way, the first one's results are asked for first.
+        """
 
-    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> list[Counted]:
+    def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
+        """Measure loss and accuracy on a whole split."""
+
+    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Counted]]:
         """Evaluate every client's model on its own data, in the order of the clients given."""
 
 
@@ -54,3 +65,8 @@ class Settling(Protocol):
 
     def computing(self, compute: str) -> Engine:
         """Return the engine with what was decided before."""
+
+
+def settled(engine: Engine, federation: Federation, rounds: int) -> Engine:
+    """Decide what an engine leaves open and a run's result depends on."""
+    return engine.settled(federation, rounds) if isinstance(engine, Settling) else engine

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fedquilt.core.block import Program, warm_up
-from fedquilt.core.engine import Engine, Session
+from fedquilt.core.engine import Engine, Pending, Session
 from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
 from fedquilt.core.execution import Compute, Execution
 from fedquilt.core.federation import Federation, SplitName
@@ -70,17 +70,19 @@ class InlineSession:
             client = planned.client_of[slot]
             yield self.federation.run_client(state, planned.round, client, slot, store.get(client))
 
-    def evaluate(self, model: ModelState, split: SplitName) -> Evaluation:
-        """Evaluate chunk by chunk."""
+    def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
+        """Evaluate chunk by chunk, at once."""
         rows = chunks(len(self.federation.split(split)))
         try:
-            return combine([self.federation.evaluate(model, split, part) for part in rows], self.federation.metrics)
+            found = combine([self.federation.evaluate(model, split, part) for part in rows], self.federation.metrics)
         except Exception as error:
             raise evaluation_failed(told(error)) from error
+        return lambda: found
 
-    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> list[Counted]:
-        """Evaluate client by client."""
+    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Counted]]:
+        """Evaluate client by client, at once."""
         try:
-            return [self.federation.evaluate_own(state, state.round, client, store.get(client)) for client in clients]
+            found = [self.federation.evaluate_own(state, state.round, client, store.get(client)) for client in clients]
         except Exception as error:
             raise evaluation_failed(told(error)) from error
+        return lambda: found

@@ -31,12 +31,12 @@ from fedquilt.errors import told
 
 @dataclass(frozen=True, eq=False)
 class Desk:
-    """What a worker shares with its parent: the model of the round, and two places for a block's results.
+    """What a worker shares with its parent: the models that are worked on, and two places for a block's results.
 
     Two, so that a worker can train its next client while the parent is still folding the last one's update.
     """
 
-    model: ModelState
+    models: tuple[ModelState, ...]
     results: tuple[ModelState, ModelState]
 
 
@@ -59,14 +59,15 @@ def work(
         program = execution.program(federation)
     if greet:
         pipe.send_bytes(b"ready")
-    state = ServerState(0, desk.model, {}, federation.announced)
+    state = ServerState(0, desk.models[0], {}, federation.announced)
     with pinned():
         while True:
             try:
                 task = json.loads(pipe.recv_bytes())
-                if task.get("announced"):
+                state = replace(state, model=desk.models[task["model"]])
+                if task["announced"]:
                     state = replace(state, announced=from_bytes(pipe.recv_bytes()))
-                kept = from_bytes(pipe.recv_bytes()) if task.get("kept") else {}
+                kept = from_bytes(pipe.recv_bytes()) if task["kept"] else {}
             except EOFError:
                 return
             match task["do"]:
@@ -75,7 +76,7 @@ def work(
                 case "own":
                     _answer(pipe, _evaluate_own, federation, state, task["round"], task["clients"], kept)
                 case _:
-                    _answer(pipe, federation.evaluate, desk.model, task["split"], (task["first"], task["last"]))
+                    _answer(pipe, federation.evaluate, state.model, task["split"], (task["first"], task["last"]))
 
 
 def _train(

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedquilt.core.driver import Measures, rounds
+from fedquilt.core.driver import rounds
+from fedquilt.core.measures import Measures
 from fedquilt.engines import inline
 from fedquilt.errors import RunError
 from fedquilt.experiment.build import build

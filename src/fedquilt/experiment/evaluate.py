@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedquilt import registry
-from fedquilt.core.driver import Measures, evaluated
 from fedquilt.core.federation import Federation, SplitName
+from fedquilt.core.measures import Measures, evaluating
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
 from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
@@ -61,7 +61,7 @@ def evaluate(
     if other is not None:
         federation = _on(federation, other)
     with processes().open(federation) as session:
-        record = evaluated(federation, session, state, Measures(), split)
+        record = evaluating(federation, session, state, Measures(), split)()
     chosen = federation.split(split)
     return {
         "run": str(folder.path),

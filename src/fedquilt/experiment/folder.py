@@ -18,18 +18,20 @@ import os
 import time
 import tomllib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedquilt.core.federation import Federation
 from fedquilt.core.params import Tensors
 from fedquilt.core.state import RunState
 from fedquilt.errors import RunError
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.metrics.curves import History
+from fedquilt.partition.stored import to_bytes
 from fedquilt.progress import counted
 
 KEYS = {"round", "accuracy", "loss", "dropped", "applied", "seconds", "bytes_down", "bytes_up"}
@@ -75,11 +77,11 @@ class RunFolder:
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise RunError(f"{self.spec}: is damaged: {error}") from None
 
-    def keep_partition(self, stored: Callable[[], bytes]) -> None:
-        """Write who holds what, once."""
-        path = self.path / "partition.npz"
+    def keep_partition(self, federation: Federation, made_by: dict[str, Any]) -> None:
+        """Write, once, who held what before any of it was taken away; `made_by` is the table of a spec."""
+        path, data = self.path / "partition.npz", federation.data
         if not path.exists():
-            write_whole(path, stored())
+            write_whole(path, to_bytes(federation.given, data.train.y.numpy(), made_by, len(data.test)))
 
     def abandon(self) -> None:
         """Remove what `begin` wrote, for a run that could not start."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedquilt.core.engine import Engine, Settling
+from fedquilt.core.engine import Engine, Settling, settled
 from fedquilt.core.federation import Federation
 from fedquilt.errors import FedquiltError, RunError, SpecError
 from fedquilt.experiment.build import build
 from fedquilt.experiment.environment import environment
+from fedquilt.experiment.execute import Watcher, execute
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_run
+from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Spec, assign, check_spec, load_spec
-from fedquilt.experiment.training import Result, Watcher, execute, settled, stored_partition
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def read_spec(folder: RunFolder) -> Spec:
 
 
 def _finished(folder: RunFolder, federation: Federation, engine: Engine, spec: Spec, watcher: Watcher | None) -> Run:
-    folder.keep_partition(partial(stored_partition, federation, spec.resolved()["partition"]))
+    folder.keep_partition(federation, spec.resolved()["partition"])
     result = execute(federation, engine, spec.options, folder, watcher)
     if result.history.records and not result.interrupted:
         try:

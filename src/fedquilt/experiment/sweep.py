@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from fedquilt.errors import RunError, SpecError
+from fedquilt.experiment.execute import Watcher
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec, resume, run
 from fedquilt.experiment.spec import Spec, Table, check_spec, load_spec, put
 from fedquilt.experiment.summary import as_json, quiet_summary
-from fedquilt.experiment.training import Watcher
 
 Announce = Callable[[str, int, int], Watcher | None]
 """(name of the point, its number, how many there are) -> who is told how its training goes."""

@@ -10,7 +10,7 @@ cluster model's accuracy there, and accuracy on the clients' own data, for which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,11 +20,12 @@ import numpy.typing as npt
 from fedquilt.arguments import BelowOne, Count, Positive
 from fedquilt.core.algorithm import Algorithm, Indices, claim
 from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.course import Step, Work, every_group, listened, merged, regrouped
-from fedquilt.core.plan import plan, planned_weight
+from fedquilt.core.course import Ended, Step, Work, every_group, listened, merged, regrouped
+from fedquilt.core.engine import Pending
+from fedquilt.core.plan import Plan, plan, planned_weight
 from fedquilt.core.round import fault_in
 from fedquilt.core.state import Group, RunState
-from fedquilt.core.updates import one_by_one
+from fedquilt.core.updates import Answer, one_by_one
 from fedquilt.errors import SpecError
 from fedquilt.parts.selection import Uniform
 from fedquilt.registry import wrappers
@@ -80,16 +81,22 @@ class ClusterThenTrain:
         """The rounds that a run must have for this to make a difference."""
         return self.rounds + 1
 
-    def __call__(self, work: Work, run: RunState) -> tuple[RunState, list[Step]]:
-        """Run the next round."""
+    def __call__(self, work: Work, run: RunState) -> Pending[Ended]:
+        """Begin the next round."""
         return self._split(work, run) if run.round == self.rounds else every_group(work, run)
 
-    def _split(self, work: Work, run: RunState) -> tuple[RunState, list[Step]]:
-        """Run a round with all clients, cluster their updates, and merge them cluster by cluster."""
+    def _split(self, work: Work, run: RunState) -> Pending[Ended]:
+        """Begin a round with all clients, whose updates are clustered and merged cluster by cluster."""
         federation, (whole,) = work.federation, run.groups
         everyone = replace(federation.algorithm, select=Uniform(1.0))
         planned = plan(everyone, whole, federation.population, federation.seed)
         answers = work.session.run(planned, whole.state, run.store)
+        return lambda: self._clustered(work, run, everyone, planned, answers)
+
+    def _clustered(
+        self, work: Work, run: RunState, everyone: Algorithm, planned: Plan, answers: Iterable[Answer]
+    ) -> Ended:
+        federation, (whole,) = work.federation, run.groups
         heard = listened(work, whole.state, answers, 0, len(planned.slots))
         results = [_copied(result) for result in one_by_one(heard)]
         usable = [

@@ -12,7 +12,8 @@ import numpy as np
 
 from fedquilt.arguments import BelowOne, ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
 from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.core.course import Step, Work, every_group, regrouped
+from fedquilt.core.course import Ended, Work, every_group, regrouped
+from fedquilt.core.engine import Pending
 from fedquilt.core.state import Group, RunState
 from fedquilt.methods.fed_avg import fed_avg
 from fedquilt.registry import methods
@@ -47,8 +48,8 @@ def local_only(
     return claim(replace(base, name="local_only"), "local_only", course=each_alone, own=holdout, sends=False)
 
 
-def each_alone(work: Work, run: RunState) -> tuple[RunState, list[Step]]:
-    """Run a round in which every client is a group of its own."""
+def each_alone(work: Work, run: RunState) -> Pending[Ended]:
+    """Begin a round in which every client is a group of its own."""
     if run.round == 0 and len(run.groups) == 1:
         state, algorithm = run.groups[0].state, work.federation.algorithm
         groups = [

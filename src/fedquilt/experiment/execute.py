@@ -1,0 +1,140 @@
+"""Runs a federation round by round, from where its folder left off."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Protocol
+
+from fedquilt.core.driver import rounds
+from fedquilt.core.engine import Engine, Settling
+from fedquilt.core.federation import Federation
+from fedquilt.core.measures import Measures, Record
+from fedquilt.core.state import RunState
+from fedquilt.errors import FedquiltError
+from fedquilt.experiment.export import NAMES, names_of
+from fedquilt.experiment.fingerprint import digest, fingerprint, require_same
+from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.keeper import Keeper
+from fedquilt.experiment.notices import warn_of_left_out, warn_of_odd_metrics, warn_of_too_few_rounds
+from fedquilt.experiment.result import Result, result_of
+from fedquilt.experiment.spec import Options
+from fedquilt.metrics.curves import History
+from fedquilt.metrics.diagnosis import diagnose as measure
+
+
+class Watcher(Protocol):
+    """Is told how training goes."""
+
+    def begin(self, history: History, last: int) -> None:
+        """Training starts, or goes on after the rounds of `history`."""
+
+    def heard(self, clients: int, total: int) -> None:
+        """That many of a round's clients have answered."""
+
+    def round(self, record: Record) -> None:
+        """A round has ended."""
+
+
+def execute(
+    federation: Federation,
+    engine: Engine,
+    options: Options,
+    folder: RunFolder | None,
+    watcher: Watcher | None = None,
+) -> Result:
+    """Run a federation to its last round, from where its folder left off.
+
+    On Ctrl-C the rounds that are complete are saved and the result says `interrupted`.
+    """
+    run, last = federation.start(), _last(federation, options)
+    warn_of_too_few_rounds(federation, last)
+    keeper = None
+    if folder is not None:
+        about = {"federation": fingerprint(federation), NAMES: names_of(federation.bench)} | _end(federation)
+        run = _restored(folder, about, run)
+        folder.forgive()
+        keeper = Keeper(
+            folder, run.round, about, partial(digest, federation), options.checkpoint_seconds, federation.bench.frozen()
+        )
+    history = History(list(folder.history().records[: run.round]) if folder is not None else [])
+    done = interrupted = False
+    with ExitStack() as stack:
+        if keeper is not None:
+            stack.callback(keeper.metrics.close)
+        try:
+            # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
+            session = stack.enter_context(engine.open(federation))
+            if watcher is not None:
+                watcher.begin(history, last)
+            if _reached(history, options):
+                return result_of(federation, history, run, interrupted=False)
+            heard = None if watcher is None else watcher.heard
+            diagnosing = measure if options.diagnose else None
+            measures = Measures(
+                options.eval_every, options.train_loss, diagnosing, None if keeper is None else keeper.fares.note
+            )
+            # What the server itself computes is computed where the clients are.
+            placed = engine.placed(federation) if isinstance(engine, Settling) else federation
+            for after, record in rounds(placed, session, run, last, measures, heard):
+                run = after
+                history.records.append(record)
+                warn_of_left_out(history)
+                warn_of_odd_metrics(history)
+                done = run.round == last or _reached(history, options)
+                if keeper is not None:
+                    keeper.keep(run, record, now=done)
+                if watcher is not None:
+                    watcher.round(record)
+                if done:
+                    break
+        except KeyboardInterrupt:
+            # Whoever presses Ctrl-C twice should not lose what the first one is about to save.
+            stack.enter_context(_undisturbed())
+            interrupted = not done
+            if keeper is not None:
+                keeper.catch_up()
+        except FedquiltError as error:
+            if keeper is not None:
+                keeper.fail(str(error))
+            raise
+    return result_of(federation, history, run, interrupted)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _reached(history: History, options: Options) -> bool:
+    accuracy = history.records[-1]["accuracy"] if history.records else None
+    return options.stop_at is not None and accuracy is not None and accuracy >= options.stop_at
+
+
+def _last(federation: Federation, options: Options) -> int:
+    ends = federation.algorithm.last_round
+    return options.rounds if ends is None else min(options.rounds, ends)
+
+
+def _end(federation: Federation) -> dict[str, str]:
+    """Say where a method ends by itself, for those who read the folder alone."""
+    ends = federation.algorithm.last_round
+    return {} if ends is None else {"last_round": str(ends)}
+
+
+def _restored(folder: RunFolder, about: dict[str, str], run: RunState) -> RunState:
+    latest = folder.latest()
+    if latest is None:
+        return run
+    require_same(folder, latest[1].get("federation"), about["federation"])
+    return latest[0]

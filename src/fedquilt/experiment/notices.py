@@ -1,0 +1,50 @@
+"""What a user is warned of while a run goes on."""
+
+from __future__ import annotations
+
+import warnings
+
+from fedquilt.core.federation import Federation
+from fedquilt.metrics.curves import History
+from fedquilt.progress import counted
+
+
+def warn_of_too_few_rounds(federation: Federation, last: int) -> None:
+    """Warn of a run that ends before its method makes a difference."""
+    needed = getattr(federation.algorithm.course, "needs_rounds", 0)
+    if last < needed:
+        warnings.warn(
+            f"the run has {counted(last, 'round')}, but its method changes course only in round {needed}: "
+            "until then it is plain",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_left_out(history: History) -> None:
+    """Warn of clients that were left out of a round, the first time."""
+    record = history.records[-1]
+    if not record["dropped"] or any(before["dropped"] for before in history.records[:-1]):
+        return
+    first, count = record["dropped"][0], len(record["dropped"])
+    others = f" (and {count - 1} more)" if count > 1 else ""
+    effect = "" if record["applied"] else "; nobody was left and the model stays as it was"
+    warnings.warn(
+        f"client {first['client']} was left out of round {record['round']}{others}: {first['reason']}{effect}. "
+        "Later ones are in the metrics.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def warn_of_odd_metrics(history: History) -> None:
+    """Warn of a metric that is not finite, the first time."""
+    *earlier, record = history.records
+    odd = {name for name, value in record.get("metrics", {}).items() if value is None}
+    known = {name for before in earlier for name, value in before.get("metrics", {}).items() if value is None}
+    for name in sorted(odd - known):
+        warnings.warn(
+            f"metric {name} is not a finite number after round {record['round']}; it is written as null",
+            RuntimeWarning,
+            stacklevel=3,
+        )
