@@ -33,7 +33,7 @@ def planted(blobs):
     return replace(blobs, train=replace(blobs.train, y=y)), Partition.of(list(rows))
 
 
-@pytest.mark.filterwarnings("ignore:the run has .* rounds, but its method changes course:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method changes course:RuntimeWarning")
 def test_three_rounds_by_hand(quadratics):
     """Optima 2, 2, 0, 0 of sizes 1, 1, 2, 2; a full step of rate 1/2 goes halfway to the optimum.
 
