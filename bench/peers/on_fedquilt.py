@@ -52,6 +52,8 @@ def about(work, variant):
     if given:
         block = given.execution.block
         name = (f"vectorised, block {block}" if block > 1 else "processes") + f', compute = "{given.compute}"'
+    if library.cache_info().currsize:
+        return f"{name}: compiled, kernels for layers"
     # Until something is compiled, nothing has imported it. The first program that is compiled is fedquilt's trial.
     counted = sys.modules["torch._dynamo.utils"].counters if "torch._dynamo.utils" in sys.modules else {}
     if counted.get("stats", {}).get("unique_graphs", 0) < 2:
