@@ -15,6 +15,7 @@ import fedquilt
 
 # user code ends
 from fedquilt.core.algorithm import Batches
+from fedquilt.kernels.build import library
 
 PLANNED = 10**6
 """Rounds that the run is planned for: `compute = "auto"` goes by that."""
