@@ -143,6 +143,29 @@ def test_three_deaths_in_one_evaluation_end_the_run(blobs, unbalanced, tmp_path)
         fedquilt.train(module, blobs, unbalanced, fedquilt.fed_avg(), rounds=2, engine=fedquilt.processes(workers=2))
 
 
+class Doomed(Noted):
+    """Kills its process in training once others have trained often enough, while an evaluation takes its time."""
+
+    def at_work(self):
+        if not self.training:
+            time.sleep(0.3)
+            return
+        with self.note.open("ab") as file:
+            file.write(b".")
+        if self.note.stat().st_size > 12:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings("ignore:worker process .* died:RuntimeWarning")
+def test_deaths_in_the_next_round_do_not_cost_the_round_that_is_evaluated(blobs, unbalanced, tmp_path):
+    """Six clients with a step each: the third round cannot be trained, and dies while the second is evaluated."""
+    module, method = Doomed(tmp_path / "steps"), fedquilt.fed_avg(fraction=1.0, batch=float("inf"))
+    options = {"engine": fedquilt.processes(workers=2), "out": tmp_path / "run"}
+    with pytest.raises(WorkerError, match="3 worker processes died on client"):
+        fedquilt.train(module, blobs, unbalanced, method, rounds=5, **options)
+    assert len(RunFolder(tmp_path / "run").history()) == RunFolder(tmp_path / "run").latest()[0].round == 2
+
+
 def test_a_run_that_stops_at_an_accuracy_gives_the_next_round_up(blobs, unbalanced, smooth, tmp_path):
     def go(rounds, **options):
         method, engine = fedquilt.fed_avg(lr=0.1, batch=8), fedquilt.processes(workers=2)

@@ -115,7 +115,7 @@ def test_no_worker_is_left_behind(blobs, unbalanced, smooth):
 def test_spawned_workers_give_the_same_bits(blobs, unbalanced, smooth):
     """What macOS uses; its workers import torch anew, so one short run must do."""
     method = fedquilt.fed_avg_m(lr=0.1, fraction=0.5, batch=10, momentum=0.5, keep_momentum=True)
-    engines = (fedquilt.inline(), fedquilt.processes(workers=1, start="spawn"))
+    engines = (fedquilt.inline(), fedquilt.processes(workers=2, start="spawn"))
     first, second = (fedquilt.train(smooth, blobs, unbalanced, method, rounds=2, engine=engine) for engine in engines)
     assert first.digest == second.digest
 

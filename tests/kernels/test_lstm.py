@@ -100,6 +100,29 @@ def test_it_goes_backward_once():
         torch.autograd.grad(total, list(layer.parameters()))
 
 
+def test_under_autocast_and_without_places_it_is_torchs():
+    layer = nn.LSTM(2, 3)
+    x = torch.randn(4, 5, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(with_kernels(layer)(x)[0], layer(x)[0])
+    for module in (layer, with_kernels(layer)):
+        with pytest.raises(RuntimeError, match="larger than 0"):
+            module(x[:0])
+
+
+class Halved(PeepholeLSTM):
+    """Computes something else than the layer that it derives from."""
+
+    def forward(self, x):
+        return super().forward(x) / 2
+
+
+def test_a_layer_that_derives_from_one_with_a_kernel_computes_its_own():
+    x = torch.randn(2, 4, 3)
+    layer = Halved(3, 5)
+    assert torch.equal(with_kernels(layer)(x), layer(x))
+
+
 def test_other_ways_to_call_a_layer_are_torchs():
     layer = nn.LSTM(2, 3)
     ours = with_kernels(layer)
@@ -131,7 +154,7 @@ def test_a_compiled_run_is_the_reference_and_itself(peepholes, tmp_path):
     assert (plain.state.vector - Layout.of(module).read(module).vector).abs().max() > 1e-2
     for workers in (1, 2):
         assert go(fedquilt.processes(workers=workers, compute="compiled")).digest == ours.digest
-    assert go(fedquilt.processes(workers=1, start="spawn", compute="compiled")).digest == ours.digest
+    assert go(fedquilt.processes(workers=2, start="spawn", compute="compiled")).digest == ours.digest
     go(fedquilt.processes(workers=2, compute="compiled"), 2, out=tmp_path / "run")
     assert go(fedquilt.processes(workers=1, compute="auto"), 4, out=tmp_path / "run").digest == ours.digest
     assert type(ours.model.lstm) is type(module.lstm)

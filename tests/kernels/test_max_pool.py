@@ -74,6 +74,23 @@ def test_other_inputs_are_torchs():
         layer(last(torch.randn(1, 3, 1, 1)))
 
 
+def test_another_default_type():
+    x = last(torch.randn(2, 3, 6, 6))
+    torch.set_default_dtype(torch.float64)
+    try:
+        (plain, ours) = both(nn.MaxPool2d(2), x)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(same(one, other) and one.dtype == other.dtype for one, other in zip(plain, ours, strict=True))
+
+
+@pytest.mark.parametrize("layer", [nn.MaxPool2d([2, 2], padding=[0, 0], dilation=[1, 1]), nn.MaxPool2d((2,))])
+def test_other_ways_to_write_sizes(layer):
+    plain, ours = both(layer, last(torch.randn(2, 3, 6, 6)))
+    assert same(plain[0], ours[0])
+    assert with_kernels(layer).kernel == "max_pool"
+
+
 def images(channels, side, count=40):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(count, channels, side, side)).astype("float32")

@@ -114,7 +114,7 @@ def test_what_cannot_be_done_is_refused(model: nn.Module, trainable: int | list[
 ENGINES = {
     "inline": fedquilt.inline(),
     "processes": fedquilt.processes(workers=2),
-    "spawned": fedquilt.processes(workers=1, start="spawn"),
+    "spawned": fedquilt.processes(workers=2, start="spawn"),
     "vectorised": fedquilt.vectorised(block=4, workers=2),
     "compiled": fedquilt.vectorised(block=4, workers=1, compute="compiled"),
 }

@@ -15,6 +15,7 @@ from formats.every_data_set import CASES, Case
 from torch import nn
 
 import fedquilt
+from fedquilt.core.params import Layout
 from fedquilt.data.data import Data
 from fedquilt.errors import FedquiltError
 from fedquilt.models import word_lstm
@@ -94,8 +95,10 @@ def test_a_round(
         assert len(held) > 1
         method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=64)
         engine, loss = fedquilt.processes(workers=2), "cross_entropy" if data.classes else "mean_squared_error"
-        result = fedquilt.train(tiny(data), data, held, method, rounds=1, engine=engine, loss=loss)
+        module = tiny(data)
+        result = fedquilt.train(module, data, held, method, rounds=1, engine=engine, loss=loss)
         (record,) = result.history
+        assert not torch.equal(result.state.vector, Layout.of(module).read(module).vector)
         assert record["applied"]
         assert record["dropped"] == []
         assert sorted(record["clients"]) == list(range(len(held)))

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from fedquilt.core.block import unmappable
-from fedquilt.core.cache_folder import cache_folder
+from fedquilt.core.cache_folder import private_folder
 from fedquilt.core.federation import Federation
 from fedquilt.core.rng import generator
 from fedquilt.errors import told
@@ -32,7 +32,7 @@ WORTH = 60.0
 """Seconds that a run must save for compiling, which takes some itself, to be chosen."""
 
 BY_KERNELS = 3e-3
-"""What kernels save of a step, at least, of an LSTM for characters and of a small CNN; they are compiled in seconds."""
+"""What kernels save of a step, about: measured on an LSTM for characters and small CNNs. They are compiled in seconds."""
 
 WORTH_KERNELS = 10.0
 """Seconds that a run must save for kernels to be chosen."""
@@ -44,8 +44,8 @@ SHAPES = 1024
 @functools.cache
 def trouble() -> str | None:
     """Say why nothing can be compiled here, if so: it is tried once, on something small."""
-    keep_apart()
     try:
+        keep_apart()
         torch.compile(_twice, fullgraph=True, dynamic=False)(torch.ones(3))
     except Exception as error:
         return told(error).splitlines()[0]
@@ -68,9 +68,7 @@ def keep_apart() -> None:
     torch._dynamo.config.accumulated_recompile_limit = max(torch._dynamo.config.accumulated_recompile_limit, SHAPES)
     # torch names its own shared folder there as soon as it is imported; any other is the user's choice.
     if os.environ.get("TORCHINDUCTOR_CACHE_DIR") in {None, str(Path(default_cache_dir()).absolute())}:
-        folder = cache_folder()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(private_folder())
 
 
 def pays(federation: Federation, rounds: int) -> bool:

@@ -141,6 +141,10 @@ class Federation:
         bench = self.bench.placed(place)
         return self if bench is self.bench else replace(self, bench=bench)
 
+    def apart(self) -> Federation:
+        """Return the federation with a model that no other process works on."""
+        return replace(self, bench=self.bench.apart())
+
     def with_kernels(self) -> Federation:
         """Return the federation with a model whose layers are computed by kernels."""
         changed = replace(self, bench=self.bench.with_kernels(channels_last=True))

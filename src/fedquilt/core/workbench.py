@@ -40,6 +40,10 @@ class Workbench:
             return self
         return self._copied(copy.deepcopy(self.module), place)
 
+    def apart(self) -> Workbench:
+        """Return a workbench with a module of its own: torch lets processes that it starts share one's tensors."""
+        return self._copied(copy.deepcopy(self.module), self.place)
+
     def with_kernels(self, channels_last: bool) -> Workbench:
         """Return a workbench with a module of its own, whose layers are computed by kernels where there are some.
 

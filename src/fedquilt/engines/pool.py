@@ -63,6 +63,7 @@ class _Job:
     unanswered: int
     answers: deque[tuple[Answered, _Worker, int]] = field(default_factory=deque)
     slot: int | None = None
+    failure: WorkerError | None = None
 
 
 @dataclass(eq=False)
@@ -122,7 +123,9 @@ class Pool:
         self._workers.clear()
 
     def _answers(self, job: _Job) -> Iterator[Answered]:
-        while job.unanswered or job.answers:
+        while job.unanswered or job.answers or job.failure is not None:
+            if job.failure is not None:
+                raise job.failure
             if not job.answers:
                 self._listen()
                 continue
@@ -151,10 +154,13 @@ class Pool:
             assert task is not None
             job.answers.append((Answered(task, said, worker.desk.results[worker.place], more), worker, worker.place))
             worker.job = worker.task = None
-            job.unanswered -= 1
-            if not job.unanswered:
-                self._jobs.remove(job)
+            self._done(job, 1)
         self._hand_out()
+
+    def _done(self, job: _Job, tasks: int) -> None:
+        job.unanswered -= tasks
+        if not job.unanswered:
+            self._jobs.remove(job)
 
     def _hand_out(self) -> None:
         """Give every free worker a task. One whose two places hold values that nobody has taken yet has to wait."""
@@ -231,17 +237,21 @@ class Pool:
         job, task, place = dead.job, dead.task, self._workers.index(dead)
         assert job is not None
         assert task is not None
+        self._workers[place] = self._hire()
+        self._greet(self._workers[place])
         task.deaths += 1
         if task.deaths >= DEATHS_ALLOWED:
-            self._workers.pop(place)
-            raise WorkerError(_epitaph(task, dead.process.exitcode))
+            # Told to whoever asks for this job's answers: a job that began earlier is not to blame.
+            job.failure = WorkerError(_epitaph(task, dead.process.exitcode))
+            left = 1 + len(job.queue)
+            job.queue.clear()
+            self._done(job, left)
+            return
         warnings.warn(
             f"worker process {dead.process.pid} died (exit code {dead.process.exitcode}); its work is done again",
             RuntimeWarning,
             stacklevel=2,
         )
-        self._workers[place] = self._hire()
-        self._greet(self._workers[place])
         job.queue.appendleft(task)
 
 

@@ -48,14 +48,15 @@ def work(
     pipe: Connection,
     greet: bool,
 ) -> None:
-    """Do tasks until the pipe closes or the parent dies; with `greet`, say first that work can begin."""
+    """Do tasks until the pipe closes or the parent dies; with `greet`, as spawned ones, say first that work can begin."""
     # Ctrl-C reaches the whole group: the parent decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     keep_freed_memory()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    if federation.bench.place != execution.place:
-        federation = execution.placed(federation)
+    if greet or federation.bench.place != execution.place:
+        # What a spawned process is given, torch has put into memory that all of them share: they would train one model.
+        federation = execution.placed(federation.apart() if greet else federation)
         program = execution.program(federation)
     if greet:
         pipe.send_bytes(b"ready")

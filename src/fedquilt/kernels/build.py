@@ -7,15 +7,17 @@ import functools
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from fedquilt.core.cache_folder import cache_folder
+from fedquilt.core.cache_folder import private_folder
 from fedquilt.errors import FedquiltError
 
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-shared", "-fPIC")
@@ -27,12 +29,14 @@ def library(name: str) -> ctypes.CDLL:
     source = Path(__file__).with_name(f"{name}.cpp")
     compiler = _compiler()
     native = "-mcpu=native" if platform.machine() in {"arm64", "aarch64"} else "-march=native"
-    command = [compiler, *FLAGS, native]
+    command = [*compiler, *FLAGS, native]
     read = source.read_bytes() + source.with_name("lanes.h").read_bytes()
     key = hashlib.sha256(read + "\n".join([*command, _version(compiler)]).encode()).hexdigest()[:24]
-    path = cache_folder() / f"{name}-{key}.so"
-    if not path.exists():
-        _compile([*command, str(source)], path)
+    path = private_folder() / f"{name}-{key}.so"
+    if path.exists():
+        with suppress(OSError):  # a file that was damaged is made again
+            return ctypes.CDLL(str(path))
+    _compile([*command, str(source)], path)
     return ctypes.CDLL(str(path))
 
 
@@ -47,21 +51,20 @@ def trouble(*names: str) -> str | None:
     return None
 
 
-def _compiler() -> str:
+def _compiler() -> list[str]:
     for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
-        found = shutil.which(name) if name else None
-        if found:
-            return found
+        command = shlex.split(name or "")
+        if command and shutil.which(command[0]):
+            return command
     raise FedquiltError("no C++ compiler was found (c++, g++ or clang++; the variable CXX names another)")
 
 
-def _version(compiler: str) -> str:
-    return _run([compiler, "--version"])
+def _version(compiler: list[str]) -> str:
+    return _run([*compiler, "--version"])
 
 
 def _compile(command: list[str], path: Path) -> None:
     """Compile beside the place and move the result there, so that nobody sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
         _run([*command, "-o", str(made)])
@@ -86,6 +89,9 @@ def sizes(*numbers: int) -> list[ctypes.c_int64]:
     return [ctypes.c_int64(number) for number in numbers]
 
 
-def usable(x: Tensor) -> bool:
-    """Say whether a kernel takes an input; they are unknown to `torch.func`."""
-    return x.dtype == torch.float32 and x.device.type == "cpu" and not torch._C._are_functorch_transforms_active()
+def usable(*tensors: Tensor | None) -> bool:
+    """Say whether a kernel takes some tensors: plain ones on the CPU. Autocast and `torch.func` do not know of kernels."""
+    if torch._C._are_functorch_transforms_active() or torch.is_autocast_enabled("cpu"):
+        return False
+    given = [tensor for tensor in tensors if tensor is not None]
+    return all(type(x) in {Tensor, nn.Parameter} and x.dtype == torch.float32 and x.device.type == "cpu" for x in given)

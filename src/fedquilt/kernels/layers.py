@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from fedquilt.kernels.lstm import CompiledLSTM
-from fedquilt.kernels.max_pool import CompiledMaxPool2d
+from fedquilt.kernels.max_pool import CompiledMaxPool2d, pair
 from fedquilt.kernels.one_channel import OneChannelConv2d
 
 
@@ -53,6 +53,6 @@ def _kernel(part: nn.Module) -> Any:
         return CompiledLSTM if plain else None
     if type(part) in {nn.MaxPool2d, CompiledMaxPool2d}:
         assert isinstance(part, nn.MaxPool2d)
-        plain = part.padding in {0, (0, 0)} and part.dilation in {1, (1, 1)} and not part.return_indices
+        plain = pair(part.padding) == (0, 0) and pair(part.dilation) == (1, 1) and not part.return_indices
         return CompiledMaxPool2d if plain else None
-    return getattr(type(part), "compiled_as", None)
+    return vars(type(part)).get("compiled_as")  # a subclass may compute something else

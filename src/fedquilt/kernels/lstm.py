@@ -38,7 +38,8 @@ class CompiledLSTM(nn.LSTM):
 
     def forward(self, input: Any, hx: Any = None) -> Any:  # noqa: A002 - PyTorch's name
         """Return the outputs and the last h and c, as `nn.LSTM` does."""
-        if hx is not None or not isinstance(input, Tensor) or input.dim() != 3 or not usable(input):
+        plain = hx is None and isinstance(input, Tensor) and input.dim() == 3 and input.numel() > 0
+        if not plain or not usable(input, *self._flat_weights):
             return super().forward(input, hx)
         outputs = input.transpose(0, 1) if self.batch_first else input
         last_h, last_c = [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ class CompiledMaxPool2d(nn.MaxPool2d):
         last = input.dim() == 4 and input.is_contiguous(memory_format=torch.channels_last)
         if not last or not input.numel() or not usable(input):
             return super().forward(input)
-        (height, width), size, stride = input.shape[2:], _pair(self.kernel_size), _pair(self.stride)
+        (height, width), size, stride = input.shape[2:], pair(self.kernel_size), pair(self.stride)
         rows, columns = (
             _outputs(length, window, step, self.ceil_mode)
             for length, window, step in zip((height, width), size, stride, strict=True)
@@ -35,7 +36,7 @@ class _Pool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: int, columns: int, size: tuple[int, int], stride: tuple[int, int]) -> Tensor:
         images, channels, height, width = x.shape
-        out = torch.empty((images, channels, rows, columns), memory_format=torch.channels_last)
+        out = torch.empty((images, channels, rows, columns), dtype=x.dtype, memory_format=torch.channels_last)
         where = torch.empty_like(out, dtype=torch.int32)
         ctx.about = sizes(images, height, width, channels, rows, columns, *size, *stride)
         ctx.shape, ctx.tiled = x.shape, size == stride and (rows * size[0], columns * size[1]) == (height, width)
@@ -48,7 +49,7 @@ class _Pool(torch.autograd.Function):
     def backward(ctx: Any, of_out: Tensor) -> tuple[Tensor | None, ...]:
         (where,) = ctx.saved_tensors
         of_out = of_out.contiguous(memory_format=torch.channels_last)
-        of_x = torch.empty(ctx.shape, memory_format=torch.channels_last)
+        of_x = torch.empty(ctx.shape, dtype=of_out.dtype, memory_format=torch.channels_last)
         of_x = of_x if ctx.tiled else of_x.zero_()
         library("max_pool").max_pool_backward(*pointers(of_out, where, of_x), *ctx.about, *sizes(not ctx.tiled))
         return of_x, None, None, None, None
@@ -65,5 +66,10 @@ def _outputs(length: int, window: int, step: int, ceil: bool) -> int:
     return count - 1 if (count - 1) * step >= length else count
 
 
-def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else value
+def pair(value: int | Sequence[int]) -> tuple[int, int]:
+    """Return a number for each side of an image, as PyTorch takes them.
+
+    >>> pair(2), pair([1, 2]), pair((3,))
+    ((2, 2), (1, 2), (3, 3))
+    """
+    return (value, value) if isinstance(value, int) else (value[0], value[-1])

@@ -78,7 +78,7 @@ class CompiledPeepholeLSTM(PeepholeLSTM):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map sequences (N, T, inputs) to the outputs of all places (N, T, hidden)."""
-        if not usable(x):
+        if not x.numel() or not usable(x, *self.parameters()):
             return super().forward(x)
         sequences = x.transpose(0, 1)
         outputs, _ = lstm_layer(sequences, self.weight_ih, self.weight_hh, self.bias.sum(0), self.peepholes)
@@ -86,3 +86,4 @@ class CompiledPeepholeLSTM(PeepholeLSTM):
 
 
 PeepholeLSTM.compiled_as = CompiledPeepholeLSTM
+CompiledPeepholeLSTM.compiled_as = CompiledPeepholeLSTM
