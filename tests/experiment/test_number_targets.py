@@ -85,3 +85,14 @@ def test_what_needs_classes_says_so(call: Callable[..., str]) -> None:
     )
     told = call("run", "spec.toml", "--set", "run.loss=cross_entropy", "--out", "run", code=2)
     assert 'these targets are numbers: take "mean_squared_error"' in " ".join(told.split())
+
+
+def test_a_run_whose_data_changed_is_not_made_longer_and_stays_as_it_was(call: Callable[..., str]) -> None:
+    call("run", "spec.toml", "--out", "run", "--set", "run.rounds=2")
+    before = Path("run/spec.toml").read_text()
+    lines = Path("flats.csv").read_text().splitlines()
+    Path("flats.csv").write_text("\n".join([lines[0], "0,0,0,0,40,0", *lines[2:]]) + "\n")
+    said = call("resume", "run", "--rounds", "3", code=2)
+    assert "a file of the data may have changed since" in said
+    assert Path("run/spec.toml").read_text() == before
+    assert "finished" in call("show", "run")

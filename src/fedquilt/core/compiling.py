@@ -18,7 +18,7 @@ from fedquilt.core.block import unmappable
 from fedquilt.core.cache_folder import private_folder
 from fedquilt.core.federation import Federation
 from fedquilt.core.rng import generator
-from fedquilt.errors import told
+from fedquilt.errors import FedquiltError, told
 from fedquilt.kernels import build
 from fedquilt.kernels.layers import kernels_of
 
@@ -45,8 +45,11 @@ SHAPES = 1024
 def trouble() -> str | None:
     """Say why nothing can be compiled here, if so: it is tried once, on something small."""
     try:
+        build.cpp_compiler()
         keep_apart()
         torch.compile(_twice, fullgraph=True, dynamic=False)(torch.ones(3))
+    except FedquiltError as error:
+        return str(error)
     except Exception as error:
         return told(error).splitlines()[0]
     return None

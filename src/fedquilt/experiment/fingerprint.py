@@ -36,8 +36,8 @@ def require_same(folder: RunFolder, before: str | None, now: str) -> None:
     """Refuse a folder whose run began from something else."""
     if before != now:
         raise RunError(
-            f"{folder.path}: holds a run of another federation (model, data, partition, method or seed differ); "
-            "choose another folder"
+            f"{folder.path}: holds a run of another federation (model, data, partition, method or seed differ; a file "
+            "of the data may have changed since): put that back, or choose another folder"
         )
 
 

@@ -74,6 +74,9 @@ def draw_ranks(path: Path, skew: Skew) -> None:
         rank_curve(axes, counts)
         axes.set(xlabel="clients, by rank", ylabel=name)
         plain(axes)
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() == "linear":
+                whole_ticks(axis)
     save(figure, path)
 
 

@@ -14,6 +14,7 @@ from fedquilt.errors import FedquiltError, RunError, SpecError
 from fedquilt.experiment.build import build
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import Watcher, execute
+from fedquilt.experiment.fingerprint import fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_run
 from fedquilt.experiment.result import Result
@@ -96,6 +97,9 @@ def resume(path: str | Path, rounds: int | None = None, watcher: Watcher | None 
             spec, engine = _settled(spec, federation, engine)
             folder.begin(spec.to_toml(), environment())
         if rounds is not None:
+            latest = folder.latest()
+            if latest is not None:  # before the folder is changed
+                require_same(folder, latest[1].get("federation"), fingerprint(federation))
             folder.begin(spec.to_toml(), environment())
         return _finished(folder, federation, engine, spec, watcher)
 

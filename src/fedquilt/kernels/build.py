@@ -27,7 +27,7 @@ FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-shared", "-fPIC")
 def library(name: str) -> ctypes.CDLL:
     """Return a compiled file of this folder, compiling it unless that was done before."""
     source = Path(__file__).with_name(f"{name}.cpp")
-    compiler = _compiler()
+    compiler = cpp_compiler()
     native = "-mcpu=native" if platform.machine() in {"arm64", "aarch64"} else "-march=native"
     command = [*compiler, *FLAGS, native]
     read = source.read_bytes() + source.with_name("lanes.h").read_bytes()
@@ -51,7 +51,8 @@ def trouble(*names: str) -> str | None:
     return None
 
 
-def _compiler() -> list[str]:
+def cpp_compiler() -> list[str]:
+    """Return the command of a C++ compiler, or say that there is none."""
     for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
         command = shlex.split(name or "")
         if command and shutil.which(command[0]):
