@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,10 @@ from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.federation import Federation
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So it is in what a shell starts in the background, and what tests start would inherit it: Ctrl-C is tested there.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path.insert(0, str(Path(__file__).parent))
 
