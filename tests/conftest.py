@@ -17,6 +17,7 @@ from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.federation import Federation
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
+from fedquilt.simulate.simulation import NOTHING, Simulation
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is in what a shell starts in the background, and what tests start would inherit it: Ctrl-C is tested there.
@@ -55,8 +56,12 @@ def federate(blobs: Data, unbalanced: Partition, smooth: nn.Module) -> Callable[
     """Make a federation on the small data; any part can be given."""
 
     def make(
-        algorithm: Algorithm, module: nn.Module | None = None, data: Data | None = None, seed: int = 1
+        algorithm: Algorithm,
+        module: nn.Module | None = None,
+        data: Data | None = None,
+        seed: int = 1,
+        simulation: Simulation = NOTHING,
     ) -> Federation:
-        return Federation.of(module or smooth, data or blobs, unbalanced, algorithm, seed)
+        return Federation.of(module or smooth, data or blobs, unbalanced, algorithm, seed, simulation=simulation)
 
     return make

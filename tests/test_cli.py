@@ -672,10 +672,8 @@ def test_a_mistake_of_a_wrapper_names_its_table(command: Command) -> None:
 
 def test_show_diagnose_and_what_was_simulated(command: Command) -> None:
     text = Path("spec.toml").read_text()
-    wraps = (
-        '\n[[wrap]]\nname = "dropout"\nprobability = 0.5\n[[wrap]]\nname = "stragglers"\n[[wrap]]\nname = "own_test"\n'
-    )
-    Path("spec.toml").write_text(text + wraps)
+    more = '\n[[simulate]]\nname = "dropout"\nprobability = 0.5\n[[simulate]]\nname = "stragglers"\n'
+    Path("spec.toml").write_text(text + more + '[[wrap]]\nname = "own_test"\n')
     assert command("run", "spec.toml").code == 0
     out = " ".join(command("show", "runs/spec", "--diagnose").out.split())
     for words in ("conflicts two clients' models differ on", "divergence", "on clients' own data", "simulated"):

@@ -19,7 +19,7 @@ import typer.main
 import fedquilt.cli
 import fedquilt.models
 from fedquilt import registry
-from fedquilt.experiment.spec import GIVEN, REGISTRIES, WRAP, Options, check_spec
+from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES, Options, check_spec
 
 ROOT = Path(__file__).parents[1]
 METHODS = ROOT / "docs" / "methods"
@@ -121,7 +121,7 @@ PLOTS: dict[str, Any] = runpy.run_path(str(METHODS / "plots.py"))
 RESULTS: dict[str, dict[str, dict[str, float]]] = json.loads((METHODS / "results.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", [*registry.methods, *registry.wrappers])
+@pytest.mark.parametrize("name", [*registry.methods, *registry.wrappers, *registry.simulations])
 def test_every_method_has_a_page(name: str) -> None:
     rows = re.findall(
         rf"^\| `{name}` \|.*\]\((\w+\.md)\) \|$", (METHODS / "index.md").read_text(encoding="utf-8"), re.M
@@ -158,7 +158,7 @@ def test_readme_shows_the_example() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["methods", "wrappers", "models", "datasets", "partitions", "engines", "losses", "metrics"]
+    "kind", ["methods", "wrappers", "simulations", "models", "datasets", "partitions", "engines", "losses", "metrics"]
 )
 def test_readme_names_everything_registered(kind: str) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -210,7 +210,7 @@ def written(default: object) -> str:
 
 def functions() -> Iterator[tuple[str, str, dict[str, str]]]:
     yield "run", "run", actual(Options)
-    for table, known in [*REGISTRIES.items(), (WRAP, registry.wrappers)]:
+    for table, known in [*REGISTRIES.items(), *ARRAYS.items()]:
         for name in known:
             yield table, name, actual(known[name], GIVEN.get(table, frozenset()))
 

@@ -46,7 +46,7 @@ BASE: Tables = {
 
 
 def wrap(name: str, **arguments: Any) -> dict[str, Any]:
-    """Return a [[wrap]] table."""
+    """Return a [[wrap]] or [[simulate]] table."""
     return {"name": name, **arguments}
 
 
@@ -108,10 +108,10 @@ COMPARISONS: dict[str, Comparison] = {
     "availability": Comparison(
         {
             "always there": {},
-            "there at times": {"wrap": [wrap("availability", period=24, low=0.0, high=0.9)]},
+            "there at times": {"simulate": [wrap("availability", period=24, low=0.0, high=0.9)]},
             "there at times, FedAvgM": {
                 "method": {"name": "fed_avg_m", "lr": 0.1, "fraction": 0.2, "server_momentum": 0.9},
-                "wrap": [wrap("availability", period=24, low=0.0, high=0.9)],
+                "simulate": [wrap("availability", period=24, low=0.0, high=0.9)],
             },
         },
         {"run": {"rounds": 96}},
@@ -126,10 +126,10 @@ COMPARISONS: dict[str, Comparison] = {
     "corrupt": Comparison(
         {
             "none corrupt": {},
-            "NaN": {"wrap": [wrap("corrupt", share=0.2, kind="nan")]},
-            "wrong labels": {"wrap": [wrap("corrupt", share=0.2, kind="label_flip")]},
-            "noise": {"wrap": [wrap("corrupt", share=0.2, kind="noise", strength=0.5)]},
-            "sign flipped, 3 times": {"wrap": [wrap("corrupt", share=0.2, kind="sign_flip", strength=3.0)]},
+            "NaN": {"simulate": [wrap("corrupt", share=0.2, kind="nan")]},
+            "wrong labels": {"simulate": [wrap("corrupt", share=0.2, kind="label_flip")]},
+            "noise": {"simulate": [wrap("corrupt", share=0.2, kind="noise", strength=0.5)]},
+            "sign flipped, 3 times": {"simulate": [wrap("corrupt", share=0.2, kind="sign_flip", strength=3.0)]},
         },
         CORRUPT,
     ),
@@ -146,8 +146,8 @@ COMPARISONS: dict[str, Comparison] = {
     "dropout": Comparison(
         {
             "nobody drops out": {},
-            "half drop out": {"wrap": [wrap("dropout", probability=0.5)]},
-            "nine in ten drop out": {"wrap": [wrap("dropout", probability=0.9)]},
+            "half drop out": {"simulate": [wrap("dropout", probability=0.5)]},
+            "nine in ten drop out": {"simulate": [wrap("dropout", probability=0.9)]},
         }
     ),
     "fed_avg": Comparison(
@@ -251,21 +251,21 @@ COMPARISONS: dict[str, Comparison] = {
     ),
     "geometric_median": Comparison(
         {
-            "mean, none corrupt": {"wrap": []},
+            "mean, none corrupt": {"simulate": []},
             "mean": {},
-            "geometric median": {"wrap": [FLIPPED, wrap("geometric_median")]},
-            "geometric median, none corrupt": {"wrap": [wrap("geometric_median")]},
+            "geometric median": {"wrap": [wrap("geometric_median")]},
+            "geometric median, none corrupt": {"simulate": [], "wrap": [wrap("geometric_median")]},
         },
-        CORRUPT | {"wrap": [FLIPPED]},
+        CORRUPT | {"simulate": [FLIPPED]},
     ),
     "krum": Comparison(
         {
-            "mean, none corrupt": {"wrap": []},
+            "mean, none corrupt": {"simulate": []},
             "mean": {},
-            "Krum": {"wrap": [FLIPPED, wrap("krum", corrupt=4)]},
-            "Multi-Krum, 12 selected": {"wrap": [FLIPPED, wrap("krum", corrupt=4, selected=12)]},
+            "Krum": {"wrap": [wrap("krum", corrupt=4)]},
+            "Multi-Krum, 12 selected": {"wrap": [wrap("krum", corrupt=4, selected=12)]},
         },
-        CORRUPT | {"wrap": [FLIPPED]},
+        CORRUPT | {"simulate": [FLIPPED]},
     ),
     "local_only": Comparison(
         {"FedAvg": {}, "every client alone": {"method": {"name": "local_only", "lr": 0.3, "batch": 20}}},
@@ -273,22 +273,22 @@ COMPARISONS: dict[str, Comparison] = {
     ),
     "median": Comparison(
         {
-            "mean, none corrupt": {"wrap": []},
+            "mean, none corrupt": {"simulate": []},
             "mean": {},
-            "median": {"wrap": [FLIPPED, wrap("median")]},
-            "trimmed mean": {"wrap": [FLIPPED, wrap("trimmed_mean", trim=0.2)]},
-            "median, none corrupt": {"wrap": [wrap("median")]},
+            "median": {"wrap": [wrap("median")]},
+            "trimmed mean": {"wrap": [wrap("trimmed_mean", trim=0.2)]},
+            "median, none corrupt": {"simulate": [], "wrap": [wrap("median")]},
         },
-        CORRUPT | {"wrap": [FLIPPED]},
+        CORRUPT | {"simulate": [FLIPPED]},
     ),
     "norm_bound": Comparison(
         {
-            "mean, none corrupt": {"wrap": []},
+            "mean, none corrupt": {"simulate": []},
             "mean": {},
-            "norm bound": {"wrap": [FLIPPED, wrap("norm_bound", limit=0.5)]},
-            "norm bound and median": {"wrap": [FLIPPED, wrap("median"), wrap("norm_bound", limit=0.5)]},
+            "norm bound": {"wrap": [wrap("norm_bound", limit=0.5)]},
+            "norm bound and median": {"wrap": [wrap("median"), wrap("norm_bound", limit=0.5)]},
         },
-        CORRUPT | {"wrap": [FLIPPED]},
+        CORRUPT | {"simulate": [FLIPPED]},
     ),
     "one_shot": Comparison(
         {
@@ -339,9 +339,9 @@ COMPARISONS: dict[str, Comparison] = {
     ),
     "stragglers": Comparison(
         {
-            "wait for all": {"wrap": [wrap("stragglers", spread=1.0)]},
-            "deadline of 0.5 s": {"wrap": [wrap("stragglers", spread=1.0, deadline=0.5)]},
-            "ask half as many again": {"wrap": [wrap("stragglers", spread=1.0, over_select=0.5)]},
+            "wait for all": {"simulate": [wrap("stragglers", spread=1.0)]},
+            "deadline of 0.5 s": {"simulate": [wrap("stragglers", spread=1.0, deadline=0.5)]},
+            "ask half as many again": {"simulate": [wrap("stragglers", spread=1.0, over_select=0.5)]},
         },
         over="simulated_seconds",
     ),

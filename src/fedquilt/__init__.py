@@ -43,11 +43,8 @@ if TYPE_CHECKING:
     from fedquilt.experiment.sweep import sweep
     from fedquilt.experiment.training import train
     from fedquilt.methods import (
-        availability,
         centralised,
-        corrupt,
         ditto,
-        dropout,
         fed_adagrad,
         fed_adam,
         fed_avg,
@@ -74,7 +71,6 @@ if TYPE_CHECKING:
         scaffold,
         server_training,
         sign_agreement,
-        stragglers,
         trimmed_mean,
     )
     from fedquilt.metrics.curves import History, rounds_to
@@ -94,6 +90,7 @@ if TYPE_CHECKING:
         stored,
         stratified,
     )
+    from fedquilt.simulate import Simulation, availability, corrupt, dropout, stragglers
 
 __version__ = "0.1.0"
 
@@ -145,11 +142,8 @@ _HOMES = {
     "fedquilt.experiment.sweep": ("sweep",),
     "fedquilt.experiment.training": ("train",),
     "fedquilt.methods": (
-        "availability",
         "centralised",
-        "corrupt",
         "ditto",
-        "dropout",
         "fed_adagrad",
         "fed_adam",
         "fed_avg",
@@ -176,7 +170,6 @@ _HOMES = {
         "scaffold",
         "server_training",
         "sign_agreement",
-        "stragglers",
         "trimmed_mean",
     ),
     "fedquilt.metrics.curves": (
@@ -199,6 +192,7 @@ _HOMES = {
         "stored",
         "stratified",
     ),
+    "fedquilt.simulate": ("Simulation", "availability", "corrupt", "dropout", "stragglers"),
 }
 
 __all__ = [
@@ -209,6 +203,7 @@ __all__ = [
     "Partition",
     "Result",
     "Run",
+    "Simulation",
     "Split",
     "arrays",
     "availability",

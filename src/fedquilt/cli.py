@@ -82,6 +82,7 @@ class Kind(StrEnum):
 
     methods = "methods"
     wrappers = "wrappers"
+    simulations = "simulations"
     models = "models"
     datasets = "datasets"
     partitions = "partitions"
@@ -175,7 +176,7 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     """List what a spec can name."""
     lists: dict[str, registry.Registry] = {kind.value: getattr(registry, kind.value)}
     if kind is Kind.methods:  # what changes a method is a method to whoever looks for one
-        lists = {"[method]": registry.methods, "[[wrap]]": registry.wrappers}
+        lists = {"[method]": registry.methods, "[[wrap]]": registry.wrappers, "[[simulate]]": registry.simulations}
     for title, chosen in lists.items():
         if not out.is_terminal:
             where = f"\t{title}" if len(lists) > 1 else ""

@@ -74,6 +74,7 @@ class Registry:
 
 methods = Registry("method", "fedquilt.methods")
 wrappers = Registry("wrapper", "fedquilt.methods")
+simulations = Registry("simulation", "fedquilt.simulate")
 models = Registry("model", "fedquilt.models")
 datasets = Registry("data set", "fedquilt.data")
 partitions = Registry("partition", "fedquilt.partition")

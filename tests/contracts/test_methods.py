@@ -13,7 +13,7 @@ from fedquilt import registry
 from fedquilt.core.tensors import flat
 from fedquilt.experiment.folder import RunFolder
 
-METHODS = [*registry.methods, *registry.wrappers]
+METHODS = [*registry.methods, *registry.wrappers, *registry.simulations]
 ROUNDS = 4
 
 ARGUMENTS = {
@@ -46,12 +46,17 @@ def made(name):
     arguments = ARGUMENTS.get(name, {})
     if name in registry.methods:
         return registry.methods[name](**arguments)
-    return registry.wrappers[name](fedquilt.fed_avg(fraction=0.5, batch=8), **arguments)
+    base = fedquilt.fed_avg(fraction=0.5, batch=8)
+    return base if name in registry.simulations else registry.wrappers[name](base, **arguments)
+
+
+def simulated(name):
+    return [registry.simulations[name]()] if name in registry.simulations else []
 
 
 def train(name, blobs, unbalanced, smooth, **options):
-    engine = options.pop("engine", fedquilt.inline())
-    return fedquilt.train(smooth, blobs, unbalanced, made(name), rounds=ROUNDS, engine=engine, **options)
+    options = {"engine": fedquilt.inline(), "simulate": simulated(name)} | options
+    return fedquilt.train(smooth, blobs, unbalanced, made(name), rounds=ROUNDS, **options)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 import fedquilt
 from fedquilt import registry
+from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.describe import describe
 from fedquilt.core.loss import with_loss
 from fedquilt.data.data import Data
@@ -193,17 +194,24 @@ def test_cross_entropy_on_numbers_is_refused(line: Data, held: Partition) -> Non
 
 
 @pytest.mark.parametrize(
-    ("method", "message"),
+    ("method", "simulate", "message"),
     [
-        (fedquilt.fed_ir(fedquilt.fed_avg()), "fed_ir weighs examples by their class: the targets of line are numbers"),
-        (fedquilt.corrupt(fedquilt.fed_avg(), kind="label_flip"), "line has numbers as targets"),
-        (fedquilt.server_training(fedquilt.fed_avg()), "needs one label an example, a class"),
-        (fedquilt.availability(fedquilt.fed_avg()), "needs one label an example; these are numbers"),
+        (
+            fedquilt.fed_ir(fedquilt.fed_avg()),
+            [],
+            "fed_ir weighs examples by their class: the targets of line are numbers",
+        ),
+        (fedquilt.fed_avg(), [fedquilt.corrupt(kind="label_flip")], "line has numbers as targets"),
+        (fedquilt.server_training(fedquilt.fed_avg()), [], "needs one label an example, a class"),
+        (fedquilt.fed_avg(), [fedquilt.availability()], "needs one label an example; these are numbers"),
     ],
 )
-def test_what_needs_classes_refuses_numbers(line: Data, held: Partition, method: object, message: str) -> None:
+def test_what_needs_classes_refuses_numbers(
+    line: Data, held: Partition, method: Algorithm, simulate: list[fedquilt.Simulation], message: str
+) -> None:
+    options = {"engine": fedquilt.inline(), "loss": "mean_squared_error", "simulate": simulate}
     with pytest.raises(FedquiltError, match=message):
-        fedquilt.train(zero(), line, held, method, 1, engine=fedquilt.inline(), loss="mean_squared_error")  # type: ignore[arg-type]
+        fedquilt.train(zero(), line, held, method, 1, **options)  # type: ignore[arg-type]
 
 
 def test_accuracy_of_numbers_is_refused(line: Data, held: Partition) -> None:

@@ -22,7 +22,7 @@ from fedquilt.partition.partition import Partition
 
 ARGUMENTS = {"fl_hc": {"rounds": 2}}
 REFUSED = {"one_shot"}
-METHODS = [name for name in [*registry.methods, *registry.wrappers] if name not in REFUSED]
+METHODS = [name for name in [*registry.methods, *registry.wrappers, *registry.simulations] if name not in REFUSED]
 RANKS = {"krum", "median", "trimmed_mean", "fl_hc", "sign_agreement", "geometric_median"}
 """These decide by rank or threshold: a last bit can decide otherwise, so that they are compared after one round."""
 
@@ -31,11 +31,14 @@ def method(name):
     arguments = ARGUMENTS.get(name, {})
     if name in registry.methods:
         return registry.methods[name](**arguments)
-    return registry.wrappers[name](fedquilt.fed_avg(fraction=0.5, batch=8), **arguments)
+    base = fedquilt.fed_avg(fraction=0.5, batch=8)
+    return base if name in registry.simulations else registry.wrappers[name](base, **arguments)
 
 
 def train(name, blobs, held, module, engine, rounds=5, **options):
-    return fedquilt.train(module, blobs, held, method(name), rounds=rounds, engine=engine, **options)
+    simulate = [registry.simulations[name]()] if name in registry.simulations else []
+    chosen = method(name)
+    return fedquilt.train(module, blobs, held, chosen, rounds=rounds, engine=engine, simulate=simulate, **options)
 
 
 @pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method changes course:RuntimeWarning")

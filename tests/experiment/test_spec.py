@@ -445,3 +445,29 @@ def test_one_table_is_not_an_array_of_them(tmp_path: Path) -> None:
     (tmp_path / "wrapped.toml").write_text(WRAPPED.replace("[[wrap]]", "[wrap]", 1).split("[[wrap]]")[0])
     with pytest.raises(SpecError, match=r"wrap: must be an array of tables, written as \[\[wrap\]\]"):
         load_spec(tmp_path / "wrapped.toml")
+
+
+def test_simulations_have_a_table_of_their_own(tmp_path: Path) -> None:
+    text = WRAPPED + '[[simulate]]\nname = "dropout"\nprobability = 0.5\n'
+    (tmp_path / "simulated.toml").write_text(text)
+    ended = fedquilt.run(tmp_path / "simulated.toml", ["simulate.1.probability=0.9"], out=tmp_path / "run")
+    assert load_spec(tmp_path / "run" / "spec.toml").resolved()["simulate"] == [{"name": "dropout", "probability": 0.9}]
+    assert any("absent" in record for record in ended.result.history)
+    assert fedquilt.resume(tmp_path / "run", rounds=3).result.history.records[:2] == ended.result.history.records
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "message"),
+    [
+        ("wrap", "dropout", "[wrap 3] name: 'dropout' simulates how clients behave, and is no part of a method: write"),
+        ("simulate", "fed_prox", "[simulate 1] name: 'fed_prox' changes a method: write it as [[wrap]]"),
+        ("simulate", "dropuot", "[simulate 1] name: no simulation is called 'dropuot'; did you mean 'dropout'?"),
+    ],
+)
+def test_what_stands_in_the_wrong_table_is_told_the_right_one(
+    tmp_path: Path, table: str, name: str, message: str
+) -> None:
+    (tmp_path / "spec.toml").write_text(WRAPPED + f'[[{table}]]\nname = "{name}"\n')
+    with pytest.raises(SpecError) as caught:
+        load_spec(tmp_path / "spec.toml")
+    assert message in str(caught.value)

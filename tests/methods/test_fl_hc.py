@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.presence import Absence
 from fedquilt.errors import SpecError
 from fedquilt.methods.fl_hc import cluster
 from fedquilt.partition.partition import Partition
+from fedquilt.simulate.presence import Absence
 
 INF = float("inf")
 BASE = {"fraction": 1.0, "batch": 8}

@@ -10,7 +10,6 @@ import torch
 
 import fedquilt
 from fedquilt.arguments import ArgumentError
-from fedquilt.core.corruption import Corruption
 from fedquilt.core.describe import describe
 from fedquilt.errors import SpecError
 from fedquilt.methods.geometric_median import geometric_median
@@ -18,6 +17,7 @@ from fedquilt.methods.krum import krum
 from fedquilt.methods.median import median
 from fedquilt.methods.norm_bound import norm_bound
 from fedquilt.methods.trimmed_mean import trimmed_mean
+from fedquilt.simulate.corruption import Corruption
 
 INF = float("inf")
 WRAPPERS = [median, trimmed_mean, krum, geometric_median, norm_bound]

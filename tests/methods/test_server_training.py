@@ -62,9 +62,9 @@ def test_the_server_does_not_train_in_a_round_without_updates(blobs, smooth):
     """Every client sends NaN: nobody is left, and the model stays as it was, to the bit."""
     method = fedquilt.server_training(fedquilt.fed_avg(lr=0.1, fraction=1.0), share=0.5)
     held = Partition.of([range(120), range(120, 240)])
-    broken = fedquilt.corrupt(method, share=0.99, kind="nan")
+    broken = [fedquilt.corrupt(share=0.99, kind="nan")]
     with pytest.warns(RuntimeWarning, match="nobody was left"):
-        result = fedquilt.train(smooth, blobs, held, broken, rounds=1, engine=fedquilt.inline())
+        result = fedquilt.train(smooth, blobs, held, method, rounds=1, engine=fedquilt.inline(), simulate=broken)
     assert torch.equal(result.state.vector, torch.cat([p.detach().flatten() for p in smooth.parameters()]))
     honest = fedquilt.train(smooth, blobs, held, method, rounds=1, engine=fedquilt.inline())
     assert not torch.equal(honest.state.vector, result.state.vector)

@@ -124,8 +124,9 @@ def test_models_that_the_server_refused_are_not_diagnosed(blobs, unbalanced, smo
             smooth,
             blobs,
             unbalanced,
-            fedquilt.corrupt(base, share=0.5, kind="nan"),
+            base,
             1,
+            simulate=[fedquilt.corrupt(share=0.5, kind="nan")],
             diagnose=True,
             engine=fedquilt.inline(),
         )

@@ -14,13 +14,11 @@ from fedquilt.core.describe import describe
 from fedquilt.core.exchange import Exchange
 from fedquilt.core.loss import Loss
 from fedquilt.core.penalty import Penalty
-from fedquilt.core.presence import Absent, Available
 from fedquilt.core.transform import State, Transform
 from fedquilt.errors import SpecError
 
 if TYPE_CHECKING:
     from fedquilt.core.client import ClientUpdate
-    from fedquilt.core.corruption import Corruption
     from fedquilt.core.course import Course
     from fedquilt.core.own import Personalise
 
@@ -28,9 +26,6 @@ Indices = npt.NDArray[np.int64]
 
 Select = Callable[[Indices, np.random.Generator], Indices]
 """(sizes of the clients to choose from, generator) -> the cohort's clients."""
-
-OverSelect = Callable[[Select, Indices, Indices, np.random.Generator], Indices]
-"""(the method's own select, sizes of the clients to choose from, whom it chose, generator) -> whom the server asks."""
 
 
 class Batches(NamedTuple):
@@ -92,8 +87,6 @@ class Algorithm:
       `personalise` is how a client makes the model its own before that;
     - `course` is the course of a round where it is not the usual one, `last_round` where training ends by itself, and
       without `sends` nothing is sent at all;
-    - `available`, `absent` and `corruption` simulate who takes part, and how faithfully; `over_select` asks more clients
-      than the method needs;
     - `claims` says which wrapper set which part.
     """
 
@@ -119,10 +112,6 @@ class Algorithm:
     course: Course | None = None
     last_round: int | None = None
     sends: bool = True
-    available: Available | None = None
-    over_select: OverSelect | None = None
-    absent: tuple[Absent, ...] = ()
-    corruption: tuple[Corruption, ...] = ()
     claims: tuple[tuple[str, str], ...] = ()
 
 
@@ -140,8 +129,6 @@ WORDS = {
     "own": "the share of clients' data to test on",
     "personalise": "how clients make the model their own",
     "course": "the course of a round",
-    "available": "who can be asked",
-    "over_select": "how many more are asked",
 }
 """What a part is, for those who do not know its name."""
 

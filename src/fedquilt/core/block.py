@@ -179,7 +179,7 @@ def block_update(
     program: Program, algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
 ) -> Sequence[Answer]:
     """Do what `client_update` does, for a block of clients at once."""
-    if not sends_difference_alone(algorithm):
+    if not sends_difference_alone(algorithm, contexts[0]):
         opened = [open_visit(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
         each = program.fit(contexts, datas, [visit.given for visit in opened])
         return [close_visit(algorithm, *own) for own in zip(contexts, datas, opened, each, strict=True)]

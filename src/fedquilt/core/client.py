@@ -64,9 +64,9 @@ def client_update(algorithm: Algorithm, context: Context, data: ClientData) -> C
     return close_visit(algorithm, context, data, opened, fitted)
 
 
-def sends_difference_alone(algorithm: Algorithm) -> bool:
+def sends_difference_alone(algorithm: Algorithm, context: Context) -> bool:
     """Say whether a client's update is the difference between two models and nothing else."""
-    more = algorithm.exchanges or algorithm.corruption or algorithm.keep_local_state
+    more = algorithm.exchanges or context.corruption or algorithm.keep_local_state
     return not more and changes_nothing(algorithm.upload)
 
 

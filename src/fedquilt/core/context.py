@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fedquilt.core.algorithm import Indices
-from fedquilt.core.corruption import Corruption
 from fedquilt.core.params import ModelState
 from fedquilt.core.transform import State
 from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data, Split
+from fedquilt.simulate.corruption import Corruption
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,7 +61,17 @@ def every_group(work: Work, run: RunState) -> Pending[Ended]:
     """Begin a round in every group; the groups share the workers."""
     federation, plans, slot = work.federation, list[Plan](), 0
     for number, group in enumerate(run.groups):
-        plans.append(plan(federation.algorithm, group, federation.population, federation.seed, number, slot))
+        plans.append(
+            plan(
+                federation.algorithm,
+                group,
+                federation.population,
+                federation.seed,
+                number,
+                slot,
+                federation.simulation,
+            )
+        )
         slot += len(plans[-1].clients)
     begun = [
         (group.state, planned, work.session.run(planned, group.state, run.store))

@@ -36,6 +36,8 @@ from fedquilt.data.data import Data, Split, require_sound
 from fedquilt.errors import ExampleError, FedquiltError, SpecError, naming_part, told
 from fedquilt.partition.partition import Partition
 from fedquilt.parts.metrics import accuracy
+from fedquilt.simulate.simulation import NOTHING as NO_SIMULATION
+from fedquilt.simulate.simulation import Simulation
 
 SplitName = Literal["train", "test"]
 
@@ -66,6 +68,7 @@ class Federation:
     uploaded_first: int
     downloaded_first: int
     metrics: tuple[Metric, ...] = ()
+    simulation: Simulation = NO_SIMULATION
 
     @classmethod
     def of(
@@ -76,6 +79,7 @@ class Federation:
         algorithm: Algorithm,
         seed: int,
         metrics: Sequence[Metric] | None = None,
+        simulation: Simulation = NO_SIMULATION,
     ) -> Federation:
         """Put a federation together. The module is copied: the caller's own is never changed.
 
@@ -99,7 +103,7 @@ class Federation:
             own_test, own_split = held.test, replace(data.test, noise=held.test.noise)
         elif algorithm.own:
             held, own_test = hold_out(held, algorithm.own, seed)
-        flips = any(corruption.labels is not None for corruption in algorithm.corruption)
+        flips = any(corruption.labels is not None for corruption in simulation.corruption)
         if flips and (data.train.y.dim() > 1 or not data.classes):
             has = "sequences" if data.classes else "numbers as targets"
             raise FedquiltError(f"corrupt: labels can be flipped only where an example has one; {data.name} has {has}")
@@ -113,7 +117,9 @@ class Federation:
         with naming_part("run"):
             measured = _measured(metrics, data)
         own = (own_test, own_split, partition)
-        federation = cls(bench, bench.read(), algorithm, data, held, seed, server_rows, *own, {}, 0, 0, measured)
+        federation = cls(
+            bench, bench.read(), algorithm, data, held, seed, server_rows, *own, {}, 0, 0, measured, simulation
+        )
         with pinned():
             bench.put_channels_last(True)
             if not federation.runs():
@@ -284,7 +290,7 @@ class Federation:
             kept=kept or {},
             announced=state.announced,
             population=len(self.partition),
-            corruption=self.algorithm.corruption,
+            corruption=self.simulation.corruption,
         )
 
     def _data_of(self, client: int) -> ClientData:

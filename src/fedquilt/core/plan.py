@@ -12,10 +12,11 @@ import numpy as np
 from fedquilt.core.algorithm import Algorithm, Cohort, Indices
 from fedquilt.core.exact import LARGEST_WEIGHT
 from fedquilt.core.population import Population
-from fedquilt.core.presence import Roll
 from fedquilt.core.rng import generator
 from fedquilt.core.state import Group
 from fedquilt.errors import OverflowInSumError
+from fedquilt.simulate.presence import Roll
+from fedquilt.simulate.simulation import NOTHING, Simulation
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,18 +58,25 @@ class Plan:
 
 
 def plan(
-    algorithm: Algorithm, group: Group, population: Population, seed: int, number: int = 0, first_slot: int = 0
+    algorithm: Algorithm,
+    group: Group,
+    population: Population,
+    seed: int,
+    number: int = 0,
+    first_slot: int = 0,
+    simulation: Simulation = NOTHING,
 ) -> Plan:
     """Draw the cohort of a group's next round; `number` is the group's place among several."""
     round_ = group.state.round + 1
     key = (round_, number) if number else (round_,)
-    members = _members(algorithm, group, population, round_, seed)
+    members = _members(simulation, group, population, round_, seed)
     sizes, rng = population.sizes if members is None else population.sizes[members], generator(seed, "select", *key)
     chosen = algorithm.select(sizes, rng) if len(sizes) else np.zeros(0, dtype=np.int64)
-    asked = chosen if algorithm.over_select is None else algorithm.over_select(algorithm.select, sizes, chosen, rng)
+    more = simulation.over_select
+    asked = chosen if more is None else more(algorithm.select, sizes, chosen, rng)
     clients = asked if members is None else members[asked]
     sizes, weight = population.sizes[clients], planned_weight(algorithm, population.sizes[clients])
-    absent, seconds = _absent(algorithm, Roll(round_, seed, clients, sizes, first_slot, wanted=len(chosen)))
+    absent, seconds = _absent(algorithm, simulation, Roll(round_, seed, clients, sizes, first_slot, wanted=len(chosen)))
     reached = len(population) if group.clients is None else len(group.clients)
     return Plan(round_, seed, clients, sizes, weight, reached, first_slot, absent, seconds)
 
@@ -83,26 +91,26 @@ def planned_weight(algorithm: Algorithm, sizes: Indices) -> float:
     return math.fsum(usable)
 
 
-def _members(algorithm: Algorithm, group: Group, population: Population, round_: int, seed: int) -> Indices | None:
+def _members(simulation: Simulation, group: Group, population: Population, round_: int, seed: int) -> Indices | None:
     """Return who can be asked; None is everybody, of whom no list is made: they may be a million."""
-    if algorithm.available is None:
+    if simulation.available is None:
         return group.clients
-    there = algorithm.available(round_, population, seed)
+    there = simulation.available(round_, population, seed)
     if group.clients is None:
         return np.flatnonzero(there)
     return group.clients[there[group.clients]]
 
 
-def _absent(algorithm: Algorithm, asked: Roll) -> tuple[dict[int, str], float | None]:
+def _absent(algorithm: Algorithm, simulation: Simulation, asked: Roll) -> tuple[dict[int, str], float | None]:
     """Return who does not answer, by slot, and how long the round takes; `asked.examples` are the clients' sizes here."""
     reasons: dict[int, str] = {}
     seconds: float | None = None
-    if not algorithm.absent:
+    if not simulation.absent:
         return reasons, seconds
     sizes, rng = asked.examples, generator(asked.seed, "size of the work")
     work = {int(size): len(algorithm.sample(int(size), rng, asked.round).order) for size in np.unique(sizes) if size}
     examples = np.asarray([work.get(int(size), 0) for size in sizes], dtype=np.int64)
-    for rule in algorithm.absent:
+    for rule in simulation.absent:
         absence = rule(replace(asked, examples=examples, absent=frozenset(reasons)))
         reasons = {**absence.reasons, **reasons}
         seconds = absence.seconds if seconds is None else seconds

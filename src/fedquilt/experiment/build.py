@@ -19,9 +19,10 @@ from fedquilt.data.data import Data, require_sound
 from fedquilt.data.folders import beside
 from fedquilt.errors import FedquiltError, SpecError, told
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics, require_accuracy
-from fedquilt.experiment.spec import WRAP, Spec
+from fedquilt.experiment.spec import SIMULATE, WRAP, Spec
 from fedquilt.experiment.warm import warm
 from fedquilt.partition.partition import Partition
+from fedquilt.simulate.simulation import Simulation, combined
 
 RETURNS = {
     "data": "a fedquilt.Data, as fedquilt.arrays(...) makes it",
@@ -29,6 +30,7 @@ RETURNS = {
     "model": "a torch.nn.Module",
     "method": "a method, as fedquilt.fed_avg(...) makes it",
     "wrap": "a method, as fedquilt.fed_prox(algorithm) makes it",
+    "simulate": "a simulation, as fedquilt.dropout(probability) makes it",
     "engine": "an engine, as fedquilt.inline() makes it",
 }
 
@@ -50,6 +52,7 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
     for name in spec.parts:
         if name.startswith(WRAP):
             algorithm = _made(spec, name, Algorithm, algorithm=algorithm)
+    simulation = combined(_made(spec, name, Simulation) for name in spec.parts if name.startswith(SIMULATE))
     home = None if options.import_from is None else Path(options.import_from)
     if options.loss is not None:
         algorithm = with_loss(algorithm, chosen_loss(options.loss, home))
@@ -58,7 +61,7 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
     with _naming(spec, "method"):
         check_consistent(algorithm)
     with _naming(spec, "model"):
-        federation = Federation.of(module, data, partition, algorithm, options.seed, metrics)
+        federation = Federation.of(module, data, partition, algorithm, options.seed, metrics, simulation)
     with _naming(spec, "run"):
         require_accuracy(options, federation)
     return federation, engine

@@ -16,7 +16,7 @@ from fedquilt.experiment.folder import RunFolder
 def fingerprint(federation: Federation) -> str:
     """Return a digest of what must not change between a run and its resumption."""
     data = federation.data
-    about = (federation.seed, federation.algorithm, data.prepare, data.augment)
+    about = (federation.seed, federation.algorithm, federation.simulation, data.prepare, data.augment)
     sha = hashlib.sha256(describe(about).encode())
     sha.update(federation.layout.digest(federation.initial).encode())
     for name, tensor in federation.bench.frozen().items():

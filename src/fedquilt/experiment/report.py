@@ -73,7 +73,10 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
         rows.append(
             (
                 name,
-                " + ".join(table.get("name", "own") for table in [spec.get("method", {}), *spec.get("wrap", [])]),
+                " + ".join(
+                    table.get("name", "own")
+                    for table in [spec.get("method", {}), *spec.get("wrap", []), *spec.get("simulate", [])]
+                ),
                 _partition(spec.get("partition", {})),
                 str(about["round"]),
                 _percent(about["accuracy"]),

@@ -6,6 +6,7 @@
     [model]      name = "mnist_2nn", …                 `fedquilt list models`
     [method]     name = "fed_avg", …                   `fedquilt list methods`
     [[wrap]]     name = "fed_prox", …                  `fedquilt list wrappers`; any number, the first applied first
+    [[simulate]] name = "dropout", …                   `fedquilt list simulations`; any number
     [engine]     name = "processes", …                 `fedquilt list engines`
 
 A name may also be an import path, "module:function", of the user's own; the spec's folder is searched first. `[sweep]` and
@@ -40,8 +41,9 @@ REGISTRIES: dict[str, Registry] = {
     "method": registry.methods,
     "engine": registry.engines,
 }
-WRAP = "wrap"
-"""The table of wrappers, an array: `[[wrap]]`. The n-th is the part `wrap n`."""
+WRAP, SIMULATE = "wrap", "simulate"
+ARRAYS: dict[str, Registry] = {WRAP: registry.wrappers, SIMULATE: registry.simulations}
+"""Tables of which a spec has any number, written `[[wrap]]` and `[[simulate]]`. The n-th is the part `wrap n`."""
 
 GIVEN = {"partition": frozenset({"labels", "data"}), "model": frozenset({"data"}), WRAP: frozenset({"algorithm"})}
 """Parameters that are filled in: by the data set, which partitions and models may ask for, and by the wrapped method."""
@@ -104,9 +106,13 @@ class Spec:
         """Return the spec with every default filled in, as it is written into the run folder."""
         written = {name: _given({"name": part.name, **part.arguments}) for name, part in self.parts.items()}
         tables: Table = {"run": _given(asdict(self.options))}
-        tables |= {name: table for name, table in written.items() if not name.startswith(WRAP)}
-        wraps = [table for name, table in written.items() if name.startswith(WRAP)]
-        return tables | ({WRAP: wraps} if wraps else {}) | {name: _given(table) for name, table in self.free.items()}
+        for name, table in written.items():
+            array, _, number = name.partition(" ")
+            if number:
+                tables.setdefault(array, []).append(table)
+            else:
+                tables[name] = table
+        return tables | {name: _given(table) for name, table in self.free.items()}
 
     def to_toml(self) -> str:
         """Write the resolved spec."""
@@ -187,11 +193,11 @@ def put(tables: Table, key: str, value: object) -> None:
     """Set a key such as `method.lr`, `method.lr.initial` or `wrap.1.mu` of a spec."""
     table, _, name = key.partition(".")
     inner = tables.setdefault(table, {})
-    if table == WRAP:
+    if table in ARRAYS:
         number, _, name = name.partition(".")
         if not (isinstance(inner, list) and number.isdigit() and 1 <= int(number) <= len(inner) and name):
             count = len(inner) if isinstance(inner, list) else 0
-            raise SpecError(f"--set {key}: write wrap.NUMBER.key; the spec has {count} [[{WRAP}]] tables, from 1")
+            raise SpecError(f"--set {key}: write {table}.NUMBER.key; the spec has {count} [[{table}]] tables, from 1")
         inner = inner[int(number) - 1]
     if not isinstance(inner, dict):
         raise SpecError(f"--set {key}: [{table}] is not a table")
@@ -203,9 +209,9 @@ def put(tables: Table, key: str, value: object) -> None:
 
 def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
     """Check a spec's tables and fill in defaults; `folder` is where the user's own functions and files are looked for."""
-    known = ["run", *REGISTRIES, WRAP, *FREE]
+    known = ["run", *REGISTRIES, *ARRAYS, *FREE]
     for name, table in tables.items():
-        if name == WRAP:
+        if name in ARRAYS:
             continue
         if name not in known and not isinstance(table, dict):
             raise SpecError(f"{source}: {name}: stands in no table; write it below one, such as [run] or [method]")
@@ -223,8 +229,9 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
         if table is None:
             raise SpecError(f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(known_parts)})")
         parts[name] = _part(name, table, known_parts, source, home, folder)
-    for name, table in _wraps(tables, source):
-        parts[name] = _part(name, table, registry.wrappers, source, home, folder)
+    for array, known_parts in ARRAYS.items():
+        for name, table in _array(tables, array, source):
+            parts[name] = _part(name, table, known_parts, source, home, folder)
     if home is not None and any(
         ":" in name for name in [*(part.name for part in parts.values()), *_objective(options)]
     ):
@@ -266,12 +273,12 @@ def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Pa
     return Spec(source, Options(rounds=1), parts, {}, folder)
 
 
-def _wraps(tables: Mapping[str, Any], source: str) -> Iterator[tuple[str, Table]]:
-    wraps = tables.get(WRAP, [])
-    if not isinstance(wraps, list) or not all(isinstance(table, dict) for table in wraps):
-        raise SpecError(f"{source}: {WRAP}: must be an array of tables, written as [[{WRAP}]], got {wraps!r}")
-    for number, table in enumerate(wraps, start=1):
-        yield f"{WRAP} {number}", table
+def _array(tables: Mapping[str, Any], array: str, source: str) -> Iterator[tuple[str, Table]]:
+    found = tables.get(array, [])
+    if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
+        raise SpecError(f"{source}: {array}: must be an array of tables, written as [[{array}]], got {found!r}")
+    for number, table in enumerate(found, start=1):
+        yield f"{array} {number}", table
 
 
 def _options(tables: Mapping[str, Any], source: str) -> Options:
@@ -291,12 +298,18 @@ def _part(table_name: str, table: Table, known: Registry, source: str, home: Pat
         function = known[name]
     elif ":" in name:
         function = imported(name, home, f"{where} name")
+    elif known is not registry.simulations and name in registry.simulations:
+        raise SpecError(
+            f"{where} name: '{name}' simulates how clients behave, and is no part of a method: write it as [[{SIMULATE}]]"
+        )
     elif known is registry.methods and name in registry.wrappers:
         raise SpecError(
             f"{where} name: '{name}' changes a method: write it as [[{WRAP}]], below [method] name = \"fed_avg\""
         )
     elif known is registry.wrappers and name in registry.methods:
         raise SpecError(f"{where} name: '{name}' is a method: write it in [method]; [[{WRAP}]] is for what changes one")
+    elif known is registry.simulations and name in registry.wrappers:
+        raise SpecError(f"{where} name: '{name}' changes a method: write it as [[{WRAP}]]")
     else:
         own = 'or the import path of your own, "module:function"'
         raise SpecError(f"{where} name: no {known.kind} is called '{name}'; {nearest(name, known)}; {own}")

@@ -41,6 +41,10 @@ server_momentum = 0.9
 # name = "fed_prox"
 # mu = 0.01
 
+# [[simulate]]            # who shows up, and how faithfully; as many as you like
+# name = "dropout"
+# probability = 0.1
+
 [engine]
 name = "processes"        # or "inline", for debugging; the result is the same
 # workers = 2             # one a core unless given

@@ -27,6 +27,7 @@ from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Options
 from fedquilt.experiment.warm import warm
 from fedquilt.partition.partition import Partition
+from fedquilt.simulate.simulation import Simulation, combined
 
 
 def train(
@@ -49,6 +50,7 @@ def train(
     start: str | Path | None = None,
     start_skip: Sequence[str] | None = None,
     trainable: int | Sequence[str] | None = None,
+    simulate: Sequence[Simulation] = (),
 ) -> Result:
     """Train your own model on your own data, and return the history and the trained model.
 
@@ -57,7 +59,8 @@ def train(
 
     `loss` is a name, or a function of outputs and targets that returns one loss a prediction; `metrics` are names or such
     functions. `start`, `start_skip` and `trainable` are as in a spec: a safetensors file with the model's first values,
-    what of it not to take, and the parts to train, or how many of the last layers.
+    what of it not to take, and the parts to train, or how many of the last layers. `simulate` is who shows up and how
+    faithfully, as `[dropout(0.1), stragglers(deadline=60.0)]`.
 
     >>> import numpy as np, torch
     >>> from fedquilt import arrays, fed_avg, iid, inline, train
@@ -89,6 +92,8 @@ def train(
     _require("data", data, Data, "a fedquilt.Data; fedquilt.arrays(...) makes one")
     _require("partition", partition, Partition, "a fedquilt.Partition; fedquilt.Partition.of([[...], ...]) makes one")
     _require("method", method, Algorithm, "a method, such as fedquilt.fed_avg()")
+    for simulation in simulate:
+        _require("simulate", simulation, Simulation, "a list of simulations, such as [fedquilt.dropout(0.1)]")
     if engine is not None and not hasattr(engine, "open"):
         raise ArgumentError("train", [Problem("engine", f"must be an engine, such as inline(), got {engine!r}")])
     if start is not None or trainable is not None:
@@ -96,7 +101,7 @@ def train(
         warm(model, options)
     method = method if loss is None else with_loss(method, chosen_loss(loss))
     measured = None if metrics is None else chosen_metrics(metrics)
-    federation = Federation.of(model, data, partition, method, seed, measured)
+    federation = Federation.of(model, data, partition, method, seed, measured, combined(simulate))
     require_accuracy(options, federation)
     chosen = engine or processes()
     if out is None:

@@ -1,10 +1,7 @@
 """Published methods, one file each."""
 
-from fedquilt.methods.availability import availability
 from fedquilt.methods.centralised import centralised
-from fedquilt.methods.corrupt import corrupt
 from fedquilt.methods.ditto import ditto
-from fedquilt.methods.dropout import dropout
 from fedquilt.methods.fed_avg import fed_avg
 from fedquilt.methods.fed_avg_m import fed_avg_m
 from fedquilt.methods.fed_avg_r import fed_avg_r
@@ -27,15 +24,11 @@ from fedquilt.methods.projected import gradient_noise, projected
 from fedquilt.methods.scaffold import scaffold
 from fedquilt.methods.server_training import server_training
 from fedquilt.methods.sign_agreement import sign_agreement
-from fedquilt.methods.stragglers import stragglers
 from fedquilt.methods.trimmed_mean import trimmed_mean
 
 __all__ = [
-    "availability",
     "centralised",
-    "corrupt",
     "ditto",
-    "dropout",
     "fed_adagrad",
     "fed_adam",
     "fed_avg",
@@ -62,6 +55,5 @@ __all__ = [
     "scaffold",
     "server_training",
     "sign_agreement",
-    "stragglers",
     "trimmed_mean",
 ]

@@ -89,7 +89,7 @@ class ClusterThenTrain:
         """Begin a round with all clients, whose updates are clustered and merged cluster by cluster."""
         federation, (whole,) = work.federation, run.groups
         everyone = replace(federation.algorithm, select=Uniform(1.0))
-        planned = plan(everyone, whole, federation.population, federation.seed)
+        planned = plan(everyone, whole, federation.population, federation.seed, simulation=federation.simulation)
         answers = work.session.run(planned, whole.state, run.store)
         return lambda: self._clustered(work, run, everyone, planned, answers)
 

@@ -11,22 +11,21 @@ from typing import Annotated
 from pydantic import Field
 
 from fedquilt.arguments import NonNegative, Positive, PositiveOrInfinite
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.parts.presence import Slowness, add_absent
 from fedquilt.parts.selection import AskMore
-from fedquilt.registry import wrappers
+from fedquilt.registry import simulations
+from fedquilt.simulate.rules import Slowness
+from fedquilt.simulate.simulation import Simulation
 
 Spread = Annotated[float, Field(ge=0, le=10)]
 
 
-@wrappers.register
+@simulations.register
 def stragglers(
-    algorithm: Algorithm,
     seconds_per_example: Positive = 0.01,
     spread: Spread = 0.5,
     deadline: PositiveOrInfinite = float("inf"),
     over_select: NonNegative = 0.0,
-) -> Algorithm:
+) -> Simulation:
     """Simulate how long clients take, with a deadline and more clients asked than needed (McMahan 2017).
 
     - A client takes (examples that it processes in the round) × `seconds_per_example` × its own pace. The pace is
@@ -37,11 +36,13 @@ def stragglers(
 
     A round's `simulated_seconds` are the time of the slowest client that was taken, or the deadline, where somebody missed
     it and fewer than m answered in time. Nobody waits for those who drop out (`dropout`). Who is left out is named in
-    `absent`. Nothing really waits; without deadline and over-selection, training is that of the wrapped method, to the bit.
+    `absent`. Nothing really waits; without deadline and over-selection, training is as without it, to the bit.
 
-    >>> from fedquilt import fed_avg
-    >>> stragglers(fed_avg(), deadline=60.0).absent
+    >>> stragglers(deadline=60.0).too_late
     (Slowness(seconds_per_example=0.01, spread=0.5, deadline=60.0),)
     """
-    timed = add_absent(algorithm, "stragglers", Slowness(seconds_per_example, spread, deadline))
-    return claim(timed, "stragglers", over_select=AskMore(over_select) if over_select else None)
+    return Simulation(
+        "stragglers",
+        over_select=AskMore(over_select) if over_select else None,
+        too_late=(Slowness(seconds_per_example, spread, deadline),),
+    )

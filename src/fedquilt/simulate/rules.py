@@ -7,16 +7,14 @@ distribution in complex ways" and "clients that never respond".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.population import Population
-from fedquilt.core.presence import Absence, Absent, Roll
 from fedquilt.core.rng import generator
-from fedquilt.errors import SpecError
+from fedquilt.simulate.presence import Absence, Roll
 
 Floats = npt.NDArray[np.float64]
 
@@ -106,19 +104,3 @@ class ByClassAndHour:
         """Return the probability for clients of every class."""
         phase = (round_ % self.period) / self.period - np.arange(classes) / classes
         return self.low + (self.high - self.low) * (1 + np.cos(2 * math.pi * phase)) / 2
-
-
-def add_absent(algorithm: Algorithm, by: str, rule: Absent, first: bool = False) -> Algorithm:
-    """Add a wrapper's rule of who does not answer, before or after the others; a second of its kind must be the same.
-
-    >>> from fedquilt import fed_avg
-    >>> once = add_absent(fed_avg(), "dropout", DropOut(0.1))
-    >>> add_absent(once, "dropout", DropOut(0.1)) is once
-    True
-    """
-    for before in algorithm.absent:
-        if type(before) is type(rule):
-            if before != rule:
-                raise SpecError(f"{by} is applied twice, with different values: take one of them")
-            return algorithm
-    return replace(algorithm, absent=(rule, *algorithm.absent) if first else (*algorithm.absent, rule))

@@ -6,24 +6,21 @@
 from __future__ import annotations
 
 from fedquilt.arguments import BelowOne
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.parts.presence import DropOut, add_absent
-from fedquilt.registry import wrappers
+from fedquilt.registry import simulations
+from fedquilt.simulate.rules import DropOut
+from fedquilt.simulate.simulation import NOTHING, Simulation
 
 
-@wrappers.register
-def dropout(algorithm: Algorithm, probability: BelowOne = 0.1) -> Algorithm:
+@simulations.register
+def dropout(probability: BelowOne = 0.1) -> Simulation:
     """Let clients drop out of a round at random (McMahan 2017).
 
     Every client that is asked drops out with that probability, independently of the others and of other rounds; a client
     that fills several slots (`fed_vc`) does so for each. It has received the model, and sends nothing: it counts in
     `bytes_down`, and is named in the round's `absent`. If all drop out the model stays as it was. With a `probability` of 0
-    this is the wrapped method, to the bit.
+    nothing is simulated.
 
-    >>> from fedquilt import fed_avg
-    >>> base = fed_avg()
-    >>> dropout(base, probability=0.0) is base
-    True
+    >>> dropout(probability=0.2).drop_out
+    (DropOut(probability=0.2),)
     """
-    # Before all other rules: a server that takes the first answers takes those of clients that answer.
-    return add_absent(algorithm, "dropout", DropOut(probability), first=True) if probability else algorithm
+    return Simulation("dropout", drop_out=(DropOut(probability),)) if probability else NOTHING

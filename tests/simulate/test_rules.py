@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fedquilt.core.population import Population
-from fedquilt.core.presence import Roll
 from fedquilt.errors import FedquiltError
 from fedquilt.partition import Partition
-from fedquilt.parts.presence import ByClassAndHour, DropOut, Slowness
 from fedquilt.parts.selection import AskMore, BySize, Uniform
+from fedquilt.simulate.presence import Roll
+from fedquilt.simulate.rules import ByClassAndHour, DropOut, Slowness
 
 INF = float("inf")
 

@@ -5,22 +5,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from fedquilt.arguments import BelowOne, Positive
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.corruption import Corruption
-from fedquilt.parts.corruption import AddNormal, FlipSign, flip_labels, send_nan
-from fedquilt.registry import wrappers
+from fedquilt.registry import simulations
+from fedquilt.simulate.corruption import Corruption
+from fedquilt.simulate.corruptions import AddNormal, FlipSign, flip_labels, send_nan
+from fedquilt.simulate.simulation import NOTHING, Simulation
 
 Kind = Literal["nan", "sign_flip", "noise", "label_flip"]
 
 
-@wrappers.register
-def corrupt(
-    algorithm: Algorithm, share: BelowOne = 0.1, kind: Kind = "sign_flip", strength: Positive = 1.0
-) -> Algorithm:
+@simulations.register
+def corrupt(share: BelowOne = 0.1, kind: Kind = "sign_flip", strength: Positive = 1.0) -> Simulation:
     """Let a fixed share of all clients send corrupted updates, or learn wrong labels (McMahan 2017).
 
     `share`·K of the clients, rounded, are corrupt, the same ones for the whole run. With Δ the update that they would send:
@@ -32,19 +29,18 @@ def corrupt(
 
     `strength` is of "sign_flip" and "noise" only. The update alone is corrupted, after clipping and the like: not what a
     method tells besides it. Several may be stacked; they hit nested sets of clients, since the order in which clients turn
-    corrupt is the run's: with shares of 0.1 and 0.3, the clients of the first are hit by both. A `share` of 0 leaves the
-    method as it is.
+    corrupt is the run's: with shares of 0.1 and 0.3, the clients of the first are hit by both. A `share` of 0
+    simulates nothing.
 
-    >>> from fedquilt import fed_avg
-    >>> corrupt(fed_avg(), share=0.2, strength=3.0).corruption[0].update
+    >>> corrupt(share=0.2, strength=3.0).corruption[0].update
     FlipSign(strength=3.0)
     """
     if not share:
-        return algorithm
+        return NOTHING
     kinds = {
         "nan": Corruption(share, update=send_nan),
         "sign_flip": Corruption(share, update=FlipSign(strength)),
         "noise": Corruption(share, update=AddNormal(strength)),
         "label_flip": Corruption(share, labels=flip_labels),
     }
-    return replace(algorithm, corruption=(*algorithm.corruption, kinds[kind]))
+    return Simulation("corrupt", corruption=(kinds[kind],))

@@ -7,14 +7,14 @@ American English will likely be plugged in at different times than speakers of B
 from __future__ import annotations
 
 from fedquilt.arguments import Count, Fraction
-from fedquilt.core.algorithm import Algorithm, claim
 from fedquilt.errors import SpecError
-from fedquilt.parts.presence import ByClassAndHour
-from fedquilt.registry import wrappers
+from fedquilt.registry import simulations
+from fedquilt.simulate.rules import ByClassAndHour
+from fedquilt.simulate.simulation import Simulation
 
 
-@wrappers.register
-def availability(algorithm: Algorithm, period: Count = 24, low: Fraction = 0.1, high: Fraction = 0.9) -> Algorithm:
+@simulations.register
+def availability(period: Count = 24, low: Fraction = 0.1, high: Fraction = 0.9) -> Simulation:
     """Let clients be there at times that depend on their data (McMahan 2017).
 
     A client whose most frequent class is c can be asked in round t with the probability
@@ -23,10 +23,9 @@ def availability(algorithm: Algorithm, period: Count = 24, low: Fraction = 0.1, 
     The method's `fraction` C is then of the clients that are there: max(C·available, 1) of them are asked. In a round in
     which nobody is there, nobody is asked and the model stays as it was.
 
-    >>> from fedquilt import fed_avg
-    >>> availability(fed_avg(), period=48).available
+    >>> availability(period=48).available
     ByClassAndHour(period=48, low=0.1, high=0.9)
     """
     if low > high:
         raise SpecError(f"availability: low: must be at most high, {high:g}, got {low:g}")
-    return claim(algorithm, "availability", available=ByClassAndHour(period, low, high))
+    return Simulation("availability", available=ByClassAndHour(period, low, high))

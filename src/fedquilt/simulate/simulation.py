@@ -1,0 +1,86 @@
+"""What a run simulates of its clients: who can be asked, who answers in time, and whose answers are corrupt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedquilt.core.describe import describe
+from fedquilt.errors import SpecError
+from fedquilt.simulate.corruption import Corruption
+from fedquilt.simulate.presence import Absent, Available
+
+Indices = npt.NDArray[np.int64]
+
+Select = Callable[[Indices, np.random.Generator], Indices]
+"""(sizes of the clients to choose from, generator) -> the cohort's clients."""
+
+OverSelect = Callable[[Select, Indices, Indices, np.random.Generator], Indices]
+"""(the method's own select, sizes of the clients to choose from, whom it chose, generator) -> whom the server asks."""
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What is simulated of a run's clients; `name` is that of the function that made it.
+
+    - `available`: who can be asked in a round;
+    - `over_select`: asks more clients than the method needs;
+    - `drop_out`, then `too_late`: who is asked and does not answer, or not in time;
+    - `corruption`: what corrupt clients do to their labels or their updates.
+    """
+
+    name: str = ""
+    available: Available | None = None
+    over_select: OverSelect | None = None
+    drop_out: tuple[Absent, ...] = ()
+    too_late: tuple[Absent, ...] = ()
+    corruption: tuple[Corruption, ...] = ()
+
+    @property
+    def absent(self) -> tuple[Absent, ...]:
+        """The rules of who does not answer. A server that takes the first answers takes those of clients that answer."""
+        return self.drop_out + self.too_late
+
+
+NOTHING = Simulation()
+
+
+def combined(simulations: Iterable[Simulation]) -> Simulation:
+    """Return one simulation that does what several do; two that set the same thing to different values are an error.
+
+    Corruption is the exception: it may be stacked.
+
+    >>> from fedquilt import corrupt, dropout
+    >>> both = combined([dropout(probability=0.1), corrupt(share=0.2), corrupt(share=0.3)])
+    >>> len(both.drop_out), len(both.corruption)
+    (1, 2)
+    >>> combined([dropout(probability=0.1), dropout(probability=0.2)])
+    Traceback (most recent call last):
+    fedquilt.errors.SpecError: dropout is applied twice, with different values: take one of them
+    """
+    parts: dict[str, Simulation] = {}
+    found = list(simulations)
+    for simulation in found:
+        before = parts.setdefault(simulation.name, simulation)
+        if not simulation.corruption and describe(before) != describe(simulation):
+            raise SpecError(f"{simulation.name} is applied twice, with different values: take one of them")
+    once = [simulation for simulation in parts.values() if not simulation.corruption]
+    return Simulation(
+        available=_one(once, "available", "who can be asked"),
+        over_select=_one(once, "over_select", "how many more are asked"),
+        drop_out=tuple(rule for simulation in once for rule in simulation.drop_out),
+        too_late=tuple(rule for simulation in once for rule in simulation.too_late),
+        corruption=tuple(each for simulation in found for each in simulation.corruption),
+    )
+
+
+def _one(simulations: list[Simulation], part: str, words: str) -> Any:
+    setting = [simulation for simulation in simulations if getattr(simulation, part) is not None]
+    if len(setting) > 1:
+        names = " and ".join(simulation.name for simulation in setting)
+        raise SpecError(f"{names} both set `{part}` ({words}): take one of them")
+    return getattr(setting[0], part) if setting else None
