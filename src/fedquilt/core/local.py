@@ -96,7 +96,7 @@ def local_step(
 
     def objective(parameters: Tensors) -> tuple[Tensor, tuple[Tensor, Tensors]]:
         outputs, buffers = _outputs(recipe, parameters, carried.buffers, batch.x)
-        loss = recipe.loss(outputs, batch.y, batch.weights)
+        loss = recipe.loss(outputs, batch.y, batch.weights, batch.there)
         total = loss
         for penalty, features in recipe.penalties:
             total = total + penalty.value(features.seen(parameters, given, batch.there))
