@@ -17,7 +17,7 @@ from fedquilt.registry import wrappers
 Kind = Literal["nan", "sign_flip", "noise", "label_flip"]
 
 
-@wrappers.register
+@wrappers.stacking
 def corrupt(
     algorithm: Algorithm, share: BelowOne = 0.1, kind: Kind = "sign_flip", strength: Positive = 1.0
 ) -> Algorithm:

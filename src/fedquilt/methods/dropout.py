@@ -26,4 +26,4 @@ def dropout(algorithm: Algorithm, probability: BelowOne = 0.1) -> Algorithm:
     True
     """
     # Before all other rules: a server that takes the first answers takes those of clients that answer.
-    return add_absent(algorithm, "dropout", DropOut(probability), first=True) if probability else algorithm
+    return add_absent(algorithm, DropOut(probability), first=True) if probability else algorithm

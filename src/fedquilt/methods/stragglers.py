@@ -43,5 +43,5 @@ def stragglers(
     >>> stragglers(fed_avg(), deadline=60.0).absent
     (Slowness(seconds_per_example=0.01, spread=0.5, deadline=60.0),)
     """
-    timed = add_absent(algorithm, "stragglers", Slowness(seconds_per_example, spread, deadline))
+    timed = add_absent(algorithm, Slowness(seconds_per_example, spread, deadline))
     return claim(timed, "stragglers", over_select=AskMore(over_select) if over_select else None)

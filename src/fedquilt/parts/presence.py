@@ -16,7 +16,6 @@ from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.population import Population
 from fedquilt.core.presence import Absence, Absent, Roll
 from fedquilt.core.rng import generator
-from fedquilt.errors import SpecError
 
 Floats = npt.NDArray[np.float64]
 
@@ -108,17 +107,11 @@ class ByClassAndHour:
         return self.low + (self.high - self.low) * (1 + np.cos(2 * math.pi * phase)) / 2
 
 
-def add_absent(algorithm: Algorithm, by: str, rule: Absent, first: bool = False) -> Algorithm:
-    """Add a wrapper's rule of who does not answer, before or after the others; a second of its kind must be the same.
+def add_absent(algorithm: Algorithm, rule: Absent, first: bool = False) -> Algorithm:
+    """Add a wrapper's rule of who does not answer, before or after the others.
 
     >>> from fedquilt import fed_avg
-    >>> once = add_absent(fed_avg(), "dropout", DropOut(0.1))
-    >>> add_absent(once, "dropout", DropOut(0.1)) is once
-    True
+    >>> add_absent(fed_avg(), DropOut(0.1)).absent
+    (DropOut(probability=0.1),)
     """
-    for before in algorithm.absent:
-        if type(before) is type(rule):
-            if before != rule:
-                raise SpecError(f"{by} is applied twice, with different values: take one of them")
-            return algorithm
     return replace(algorithm, absent=(rule, *algorithm.absent) if first else (*algorithm.absent, rule))
