@@ -242,6 +242,22 @@ def test_dropout_stragglers_and_virtual_clients_go_together_in_any_order(blobs, 
     assert results[0].history.loss[-1] < results[0].history.loss[0]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda base: dropout(base, 1.0), "probability: must be less than 1, got 1.0"),
+        (lambda base: dropout(base, -0.1), "probability: must be at least 0"),
+        (lambda base: stragglers(base, seconds_per_example=0.0), "seconds_per_example: must be greater than 0"),
+        (lambda base: stragglers(base, spread=-1.0), "spread: must be at least 0"),
+        (lambda base: stragglers(base, deadline=0.0), "deadline: must be greater than 0"),
+        (lambda base: stragglers(base, over_select=-0.1), "over_select: must be at least 0"),
+        (lambda base: availability(base, period=0), "period: must be at least 1"),
+        (lambda base: availability(base, high=1.1), "high: must be at most 1"),
+        (lambda base: corrupt(base, share=1.0), "share: must be less than 1"),
+        (lambda base: corrupt(base, kind="zero"), "kind: must be one of 'nan', 'sign_flip', 'noise' or 'label_flip'"),
+        (lambda base: corrupt(base, strength=0.0), "strength: must be greater than 0"),
+    ],
+)
 def test_wrong_arguments_are_named(wrong, message):
     with pytest.raises(ArgumentError, match=message):
         wrong(fedquilt.fed_avg())
