@@ -10,9 +10,12 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from fedquilt.arguments import check
+
+if TYPE_CHECKING:
+    from fedquilt.core.algorithm import Algorithm
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,14 +46,17 @@ class Registry:
 
     def register(self, function: Callable[P, R]) -> Callable[P, R]:
         """Add a function under its own name, and check its arguments on every call (a decorator)."""
+        return self._register(function, function)
+
+    def _register(self, function: Callable[P, R], called: Callable[..., R]) -> Callable[P, R]:
+        """Add a function; `called` is what is called in its place, with its arguments by name."""
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             names = list(inspect.signature(function).parameters)
             if len(args) > len(names):
                 raise TypeError(f"{function.__name__} takes at most {len(names)} arguments, got {len(args)}")
-            arguments = check(function, {**dict(zip(names, args, strict=False)), **kwargs})
-            return function(**arguments)  # type: ignore[call-arg]
+            return called(**check(function, {**dict(zip(names, args, strict=False)), **kwargs}))
 
         self._functions[function.__name__] = checked
         return checked
@@ -72,9 +78,26 @@ class Registry:
         return (inspect.getdoc(self[name]) or "").split("\n", 1)[0]
 
 
+class Wrappers(Registry):
+    """Functions from method to method.
+
+    One that is applied twice with the same values is applied once; with other values it is refused.
+    """
+
+    def register(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Add a wrapper whose first argument is the method (a decorator)."""
+
+        def once(algorithm: Algorithm, **arguments: Any) -> Any:
+            from fedquilt.core.algorithm import applied_once
+
+            return applied_once(algorithm, function, arguments)
+
+        return self._register(function, once)
+
+
 methods = Registry("method", "fedquilt.methods")
-wrappers = Registry("wrapper", "fedquilt.methods")
 simulations = Registry("simulation", "fedquilt.simulate")
+wrappers = Wrappers("wrapper", "fedquilt.methods")
 models = Registry("model", "fedquilt.models")
 datasets = Registry("data set", "fedquilt.data")
 partitions = Registry("partition", "fedquilt.partition")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 from contextlib import contextmanager
+from dataclasses import replace
 
+import every_method
 import pytest
 import torch
+from every_method import METHODS
 
 import fedquilt
-from fedquilt import registry
 from fedquilt.core.tensors import flat
+from fedquilt.core.transform import Transform, chain
 from fedquilt.experiment.folder import RunFolder
 
-METHODS = [*registry.methods, *registry.wrappers, *registry.simulations]
 ROUNDS = 4
 
 ARGUMENTS = {
@@ -43,19 +45,11 @@ class StopAfter:
 
 
 def made(name):
-    arguments = ARGUMENTS.get(name, {})
-    if name in registry.methods:
-        return registry.methods[name](**arguments)
-    base = fedquilt.fed_avg(fraction=0.5, batch=8)
-    return base if name in registry.simulations else registry.wrappers[name](base, **arguments)
-
-
-def simulated(name):
-    return [registry.simulations[name]()] if name in registry.simulations else []
+    return every_method.made(name, **ARGUMENTS.get(name, {}))
 
 
 def train(name, blobs, unbalanced, smooth, **options):
-    options = {"engine": fedquilt.inline(), "simulate": simulated(name)} | options
+    options = {"engine": fedquilt.inline(), "simulate": every_method.simulated(name)} | options
     return fedquilt.train(smooth, blobs, unbalanced, made(name), rounds=ROUNDS, **options)
 
 
@@ -164,6 +158,38 @@ def test_ctrl_c_between_a_round_and_its_record_saves_the_round_before(blobs, unb
     assert fedquilt.summary(tmp_path / "stopped")["saved_round"] == 2
     assert go("stopped").digest == whole.digest
     assert _timeless(tmp_path / "whole") == _timeless(tmp_path / "stopped")
+
+
+def _first_and_last(direction, state, at):
+    """Add what the state holds first, less what it holds last: another order of the table is another direction."""
+    first, *_, last = state.values()
+    shift = float(first.mean()) - 0.5 * float(last.mean())
+    return {name: d + 0.1 * shift for name, d in direction.items()}, {
+        name: state[name] + d for name, d in direction.items()
+    }
+
+
+def _zeros(params):
+    return {name: torch.zeros_like(params[name]) for name in reversed(params)}
+
+
+def ordered():
+    """A method whose clients keep a table, and whose result depends on the order in which it was written."""
+    base = fedquilt.fed_avg(fraction=1.0, batch=8)
+    return replace(base, local=chain(Transform(_zeros, _first_and_last), base.local), keep_local_state=True)
+
+
+def test_what_a_client_keeps_comes_back_in_the_order_of_writing(blobs, unbalanced, smooth, tmp_path):
+    """From a worker and from a checkpoint: safetensors has an order of its own, another one every time."""
+
+    def go(rounds=3, engine=None, **options):
+        engine = engine or fedquilt.inline()
+        return fedquilt.train(smooth, blobs, unbalanced, ordered(), rounds, engine=engine, **options)
+
+    whole = go()
+    assert [go(engine=fedquilt.processes(workers=2)).digest for _ in range(3)] == [whole.digest] * 3
+    go(1, out=tmp_path / "run")
+    assert go(3, out=tmp_path / "run").digest == whole.digest
 
 
 def test_there_are_methods_to_test():

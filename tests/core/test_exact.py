@@ -108,3 +108,12 @@ def test_a_wide_mean_keeps_infinities_and_leaves_out_those_without_weight():
     mean.add(1, torch.tensor([math.inf, -math.inf, 3e38]), 2.0**50)
     mean.add(2, torch.tensor([0.0, math.nan, 0.0]), 0.0)
     assert mean.finish().tolist() == [math.inf, -math.inf, pytest.approx(3e38)]
+
+
+@pytest.mark.parametrize("weight", [2.0**60, 1e100, math.inf, math.nan])
+def test_a_weight_that_would_overflow_the_wide_sum_is_refused(weight):
+    mean = WideMean(2)
+    mean.add(0, torch.tensor([1.0, 3e38]), 2.0**59)
+    with pytest.raises(OverflowInSumError, match=r"a client.s weight is .*, and the limit is"):
+        mean.add(1, torch.tensor([1.0, 1.0]), weight)
+    assert mean.finish().tolist() == pytest.approx([1.0, 3e38], rel=1e-6)

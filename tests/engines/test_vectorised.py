@@ -6,39 +6,63 @@ import multiprocessing
 import os
 import signal
 
+import every_method
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import fedquilt
-from fedquilt import registry
 from fedquilt.core.compiling import planned_steps, trouble
 from fedquilt.core.federation import Federation
 from fedquilt.core.padded import Shape, _places
+from fedquilt.core.tensors import from_bytes, to_bytes
 from fedquilt.errors import FedquiltError
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.partition.partition import Partition
 
 ARGUMENTS = {"fl_hc": {"rounds": 2}}
 REFUSED = {"one_shot"}
-METHODS = [name for name in [*registry.methods, *registry.wrappers, *registry.simulations] if name not in REFUSED]
+METHODS = [name for name in every_method.METHODS if name not in REFUSED]
+PAIRS = [(name, number) for name, number in every_method.PAIRS if name not in REFUSED]
 RANKS = {"krum", "median", "trimmed_mean", "fl_hc", "sign_agreement", "geometric_median"}
 """These decide by rank or threshold: a last bit can decide otherwise, so that they are compared after one round."""
 
 
-def method(name):
-    arguments = ARGUMENTS.get(name, {})
-    if name in registry.methods:
-        return registry.methods[name](**arguments)
-    base = fedquilt.fed_avg(fraction=0.5, batch=8)
-    return base if name in registry.simulations else registry.wrappers[name](base, **arguments)
+def method(name, variant=None):
+    return every_method.made(name, **arguments(name, variant))
 
 
-def train(name, blobs, held, module, engine, rounds=5, **options):
-    simulate = [registry.simulations[name]()] if name in registry.simulations else []
-    chosen = method(name)
-    return fedquilt.train(module, blobs, held, chosen, rounds=rounds, engine=engine, simulate=simulate, **options)
+def arguments(name, variant=None):
+    return ARGUMENTS.get(name, {}) if variant is None else every_method.VARIANTS[name][variant]
+
+
+def train(name, blobs, held, module, engine, rounds=5, variant=None, **options):
+    options["simulate"] = every_method.simulated(name, **arguments(name, variant))
+    return fedquilt.train(module, blobs, held, method(name, variant), rounds=rounds, engine=engine, **options)
+
+
+def test_every_argument_of_every_method_is_tried():
+    """With another value than its default, and every value of those that have a few."""
+    for name in every_method.METHODS:
+        variants, takes = every_method.VARIANTS[name], every_method.parameters(name)
+        tried = {key for variant in variants for key, value in variant.items() if value != takes[key].default}
+        assert tried == set(takes), name
+
+
+@pytest.mark.filterwarnings("ignore:.*left out of round:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:krum:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method changes course:RuntimeWarning")
+@pytest.mark.parametrize(("name", "variant"), PAIRS)
+def test_with_every_argument_it_is_the_reference_but_for_the_last_bits(name, variant, blobs, unbalanced, smooth):
+    """Most clients' last batch is shorter than the others, so that it is padded."""
+    rounds = 1 if name in RANKS else 2
+    mapped, plain = (
+        train(name, blobs, unbalanced, smooth, engine, rounds, variant)
+        for engine in (fedquilt.vectorised(block=3, workers=1), fedquilt.inline())
+    )
+    for ours, reference in zip(mapped.run.groups, plain.run.groups, strict=True):
+        assert (ours.state.model.vector - reference.state.model.vector).abs().max() < 3e-6
 
 
 @pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method changes course:RuntimeWarning")
@@ -123,11 +147,11 @@ def compiler():
 
 
 def test_compiled_it_is_the_reference_and_itself(compiler, blobs, unbalanced, tmp_path):
-    """Whatever the workers, and resumed: unequal clients, momentum, importance, a proximal term."""
+    """Whatever the workers, and resumed: unequal clients, momentum, importance, a proximal term, padded batches."""
     torch.manual_seed(0)
     module = nn.Linear(8, 3)
     base = fedquilt.fed_avg(lr=0.1, fraction=0.5, batch=16, momentum=0.5)
-    algorithm = fedquilt.fed_prox(fedquilt.fed_ir(base, target="uniform"), mu=0.1)
+    algorithm = fedquilt.fed_prox(fedquilt.fed_ir(base, target="uniform", normalise=False), mu=0.1)
 
     def go(engine, rounds=5, **options):
         return fedquilt.train(module, blobs, unbalanced, algorithm, rounds, engine=engine, **options)
@@ -141,6 +165,20 @@ def test_compiled_it_is_the_reference_and_itself(compiler, blobs, unbalanced, tm
     # What was decided at the beginning holds: the engine of the second call leaves it open, and would decide otherwise.
     resumed = go(fedquilt.vectorised(block=2, workers=1, compute="auto"), 5, out=tmp_path / "run")
     assert resumed.digest == compiled[0].digest
+
+
+def test_what_clients_keep_is_not_compiled_for_anew(compiler, blobs, unbalanced, smooth):
+    """A table whose order changes on its way from round to round would be another program every time."""
+    torch._dynamo.reset()
+    base = fedquilt.fed_avg(fraction=1.0, batch=float("inf"), momentum=0.5, keep_momentum=True)
+    federation = Federation.of(smooth, blobs, unbalanced, base, 1)
+    program = fedquilt.vectorised(block=2, compute="compiled").execution.program(federation)
+    state, kept = federation.start().groups[0].state, [None, None]
+    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    for round_ in range(1, 5):
+        updates = federation.train_block(program, state, round_, [1, 3], [0, 1], kept)
+        kept = [from_bytes(to_bytes(update.keep)) for update in updates]
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] - before == 1
 
 
 class Mortal(nn.Module):

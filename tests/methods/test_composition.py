@@ -62,23 +62,15 @@ def test_together_they_run_resume_and_reproduce(name, module, blobs, unbalanced,
 @pytest.mark.parametrize(
     ("together", "names", "part"),
     [
-        (lambda: fq.fed_ir(fq.fed_ir(avg()), normalise=False), ("fed_ir", "fed_ir"), "loss"),
         (lambda: fq.median(fq.fed_dyn(avg())), ("fed_dyn", "median"), "reduce"),
         (lambda: fq.fed_dyn(fq.fed_avg_m()), ("fed_avg_m", "fed_dyn"), "server"),
         (lambda: fq.fine_tuned(fq.fl_hc(avg()), holdout=0.5), ("fl_hc", "fine_tuned"), "own"),
         (lambda: fq.ditto(fq.fine_tuned(avg())), ("fine_tuned", "ditto"), "personalise"),
-        (lambda: fq.fed_vc(fq.fed_vc(avg(), size=16), size=32), ("fed_vc", "fed_vc"), "sample"),
-        (lambda: fq.server_training(fq.server_training(avg()), share=0.2), ("server_training",) * 2, "server_share"),
     ],
 )
 def test_contradictions_are_refused_with_both_names(together, names, part):
     with pytest.raises(SpecError, match=rf"{names[0]} and {names[1]} both set `{part}` \(.*\), to different values"):
         together()
-
-
-def test_an_exchange_with_two_settings_is_refused():
-    with pytest.raises(SpecError, match="fed_avg_r is applied twice, with different values"):
-        fq.fed_avg_r(fq.fed_avg_r(avg(), gamma=0.1), gamma=0.2)
 
 
 @pytest.mark.parametrize("keeping", [fq.scaffold, fq.fed_dyn, fq.ditto])

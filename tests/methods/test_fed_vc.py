@@ -123,13 +123,6 @@ def test_what_it_cannot_wrap(base, size, message):
         fedquilt.fed_vc(base, size=size)
 
 
-def test_wrapped_twice_it_is_refused_unless_both_agree():
-    once = fedquilt.fed_vc(fedquilt.fed_avg(batch=8), size=16)
-    assert fedquilt.fed_vc(once, size=16) == once
-    with pytest.raises(SpecError, match="fed_vc and fed_vc both set `sample`"):
-        fedquilt.fed_vc(once, size=32)
-
-
 def test_contradicting_wrappers_are_named():
     once = fedquilt.fed_vc(fedquilt.fed_avg(batch=8), size=16)
     with pytest.raises(SpecError, match="fed_vc and other both set `weigh`"):

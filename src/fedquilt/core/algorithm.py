@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -87,7 +87,7 @@ class Algorithm:
       `personalise` is how a client makes the model its own before that;
     - `course` is the course of a round where it is not the usual one, `last_round` where training ends by itself, and
       without `sends` nothing is sent at all;
-    - `claims` says which wrapper set which part.
+    - `claims` says which wrapper set which part, and `wrapped` with which values wrappers were applied.
     """
 
     name: str
@@ -113,6 +113,7 @@ class Algorithm:
     last_round: int | None = None
     sends: bool = True
     claims: tuple[tuple[str, str], ...] = ()
+    wrapped: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
 
 
 WORDS = {
@@ -152,6 +153,32 @@ def claim(algorithm: Algorithm, by: str, **parts: Any) -> Algorithm:
             raise SpecError(f"{claimed[part]} and {by} both set `{part}`{words}, to different values: take one of them")
         claimed.setdefault(part, by)
     return replace(algorithm, claims=tuple(claimed.items()), **parts)
+
+
+def applied_once(algorithm: Algorithm, wrapper: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Apply a wrapper, or return the method as it is if it was applied before with the same values.
+
+    A second application with other values is an error: whether the values add up, or one replaces the other, would depend
+    on the wrapper.
+
+    >>> from fedquilt.methods import fed_avg, fed_prox
+    >>> once = fed_prox(fed_avg(), mu=0.1)
+    >>> fed_prox(once, mu=0.1) is once
+    True
+    >>> fed_prox(once, mu=0.2)
+    Traceback (most recent call last):
+    fedquilt.errors.SpecError: fed_prox is applied twice, with different values (mu = 0.1 and mu = 0.2): take one of them
+    """
+    name, values = wrapper.__name__, {key: describe(value) for key, value in arguments.items()}
+    before = dict(algorithm.wrapped).get(name)
+    if before is None:
+        after = wrapper(algorithm, **arguments)
+        return after if after is algorithm else replace(after, wrapped=(*after.wrapped, (name, tuple(values.items()))))
+    other = [(key, value) for key, value in before if value != values.get(key)]
+    if other:
+        first, second = (", ".join(f"{key} = {of[key]}" for key, _ in other) for of in (dict(before), values))
+        raise SpecError(f"{name} is applied twice, with different values ({first} and {second}): take one of them")
+    return algorithm
 
 
 def check_consistent(algorithm: Algorithm) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from fedquilt.core.client import close_visit, open_visit, sends_difference_alone
 from fedquilt.core.context import ClientData, Context
 from fedquilt.core.feed import Feed
 from fedquilt.core.fit import Fitted, draw_normals, optimiser_of
-from fedquilt.core.local import FUNCTIONAL, Batch, Carried, Point, Recipe, local_step
+from fedquilt.core.local import FUNCTIONAL, Batch, Carried, Point, Recipe, local_step, unused_parameters
 from fedquilt.core.padded import Padded, Shape
 from fedquilt.core.params import ModelState, Tensors
 from fedquilt.core.penalty import classifier_layer, watch
@@ -69,6 +69,7 @@ class Program:
     block: int
     compiled: bool
     _shapes: dict[int, Shape] = field(default_factory=dict, repr=False)
+    _run: Callable[[Tree, Tree, Tree], tuple[Tree, Tensor]] = field(init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was mapped or compiled, which a spawned process makes anew."""
@@ -107,7 +108,10 @@ class Program:
                 fed["active"] = active
             if noises:
                 fed["normals"] = self._normals(noises, active, start)
-            now, loss = self._run(now, place.put(_filled(fed, missing)) | given, shared)
+            fed = place.put(_filled(fed, missing)) | given
+            if "_run" not in self.__dict__:
+                self.__dict__["_run"] = self._mapped(now, fed, shared)
+            now, loss = self._run(now, fed, shared)
             losses.append(loss[: len(contexts)])
         means = padded.mean_losses(place.fetch(torch.cat(losses, dim=1)))
         return self._fitted(feeds, place.fetch(tree_map(lambda leaf: leaf[: len(contexts)], now)), means)
@@ -146,12 +150,15 @@ class Program:
             drawn.append(tree_map(lambda *leaves: torch.stack(leaves), *own))
         return tree_map(lambda *leaves: torch.stack(leaves), *drawn)  # type: ignore[no-any-return]
 
-    @cached_property
-    def _run(self) -> Callable[[Tree, Tree, Tree], tuple[Tree, Tensor]]:
+    def _mapped(self, now: Tree, fed: Tree, shared: Tree) -> Callable[[Tree, Tree, Tree], tuple[Tree, Tensor]]:
+        """Make the function that takes some steps with all clients of a block; these are its first arguments."""
         module, algorithm = self.bench.module, self.algorithm
         # The model is watched for as long as the program lives.
         watching = tuple((each, watch(module, classifier_layer(module, each.layer))) for each in algorithm.penalties)
         recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching, self.bench.place.autocast)
+        one: Tree = tree_map(lambda leaf: leaf[0], {**now, "fed": fed})
+        step = _step_of(one["fed"], shared, 0)
+        recipe = replace(recipe, unused=unused_parameters(recipe, one["params"], one["buffers"], *step))
         mapped = torch.func.vmap(partial(_steps, recipe), in_dims=(0, 0, None))
         return torch.compile(mapped, fullgraph=True, dynamic=False) if self.compiled else mapped
 
@@ -160,12 +167,8 @@ def _steps(recipe: Recipe, now: Tree, fed: Tree, shared: Tree) -> tuple[Tree, Te
     """Take some steps with one client."""
     losses = []
     for step in range(len(fed["x"])):
-        weights, there = (fed[name][step] if name in fed else None for name in ("weights", "there"))
-        batch = Batch(fed["x"][step], fed["y"][step], weights, there)
-        normals = tree_map(lambda leaf, step=step: leaf[step], fed["normals"]) if "normals" in fed else ()
-        point = Point(shared["start"], shared["rates"], normals, fed.get("given"))
         carried = Carried(now["optimiser"], now["buffers"])
-        params, after, loss = local_step(recipe, now["params"], carried, batch, point)
+        params, after, loss = local_step(recipe, now["params"], carried, *_step_of(fed, shared, step))
         then: Tree = {"params": params, "buffers": after.buffers, "optimiser": after.optimiser}
         if "active" in fed:
             taken = fed["active"][step]
@@ -173,6 +176,14 @@ def _steps(recipe: Recipe, now: Tree, fed: Tree, shared: Tree) -> tuple[Tree, Te
         now = then
         losses.append(loss)
     return now, torch.stack(losses)
+
+
+def _step_of(fed: Tree, shared: Tree, step: int) -> tuple[Batch, Point]:
+    """Return what one of a client's steps is fed with."""
+    weights, there = (fed[name][step] if name in fed else None for name in ("weights", "there"))
+    normals = tree_map(lambda leaf: leaf[step], fed["normals"]) if "normals" in fed else ()
+    batch = Batch(fed["x"][step], fed["y"][step], weights, there)
+    return batch, Point(shared["start"], shared["rates"], normals, fed.get("given"))
 
 
 def block_update(

@@ -105,7 +105,8 @@ class WideMean:
     """A weighted mean of vectors whose values may be of any size, the same bits in whatever order they come.
 
     For buffers: a normalisation layer's statistics may exceed what `ExactMean` can sum. Each term x·w is cut into digits
-    of 32 bits, from 2^191 down to 2^−160, which are added up as integers, each place by itself.
+    of 32 bits, from 2^191 down to 2^−160, which are added up as integers, each place by itself. That is room for every
+    float32 times a weight below 2^60; a larger weight is refused.
 
     >>> mean = WideMean(2)
     >>> mean.add(1, torch.tensor([float("-inf"), 4e9]), 1.0)
@@ -124,6 +125,11 @@ class WideMean:
         """Take in one vector; one without weight has no say."""
         if weight <= 0:
             return
+        if not weight < LARGEST_WEIGHT:
+            raise OverflowInSumError(
+                f"the sum of buffers over clients would overflow: a client's weight is {weight:g}, and the limit is "
+                f"{LARGEST_WEIGHT:g}; the round was not applied"
+            )
         self._weights[slot] = weight
         left = values.double() * weight
         self._infinite += torch.where(left.isfinite(), 0.0, left)

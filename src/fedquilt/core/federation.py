@@ -26,6 +26,7 @@ from fedquilt.core.penalty import classifier_layer
 from fedquilt.core.pinned import pinned
 from fedquilt.core.place import Place
 from fedquilt.core.population import Population
+from fedquilt.core.replaced import replaced
 from fedquilt.core.rng import torch_seeded
 from fedquilt.core.server_data import take_share
 from fedquilt.core.state import RunState, ServerState, initial_state
@@ -36,12 +37,14 @@ from fedquilt.data.data import Data, Split, require_sound
 from fedquilt.errors import ExampleError, FedquiltError, SpecError, naming_part, told
 from fedquilt.partition.partition import Partition
 from fedquilt.parts.metrics import accuracy
+from fedquilt.parts.sampling import Epochs
 from fedquilt.simulate.simulation import NOTHING as NO_SIMULATION
 from fedquilt.simulate.simulation import Simulation
 
 SplitName = Literal["train", "test"]
 
 NOTHING = "holds no examples"
+SINGLE = "holds a single example, and the model's batch normalisation needs two or more in a batch"
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +128,24 @@ class Federation:
             if not federation.runs():
                 bench.put_channels_last(False)
             federation.rehearse()
-            return federation.with_announcements()
+            return federation.without_single_examples().with_announcements()
+
+    def without_single_examples(self) -> Federation:
+        """Return the federation with a method whose "auto" of `drop_last` is decided.
+
+        Last batches of one example are left out where the model cannot learn from one.
+        """
+        normalising = any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in self.bench.module.modules())
+        error = self._trial(1) if normalising else None
+        single = isinstance(error, ValueError) and "more than 1 value per channel" in str(error)
+        if not single:
+            return self
+        return replace(self, algorithm=replaced(self.algorithm, Epochs, Epochs.without_single))
+
+    @property
+    def leaves_out_single_examples(self) -> bool:
+        """Whether the model cannot learn from one example, so that last batches of one are left out."""
+        return getattr(self.algorithm.sample, "drop_last", None) == "single"
 
     def with_announcements(self) -> Federation:
         """Return the federation with what its server tells at first."""
@@ -172,7 +192,11 @@ class Federation:
 
     def runs(self) -> bool:
         """Say whether the model runs forward and backward on two examples; its values are left as they were."""
-        rows = torch.arange(min(2, len(self.data.train)))
+        return self._trial(2) is None
+
+    def _trial(self, examples: int) -> Exception | None:
+        """Run the model forward and backward on the first examples; return what it raised, if anything."""
+        rows = torch.arange(min(examples, len(self.data.train)))
         x, y = self.data.train.x[rows], self.data.train.y[rows]
         params, _ = self.bench.load(self.initial)
         with torch_seeded(self.seed, "trial"):
@@ -180,12 +204,12 @@ class Federation:
                 outputs = self.bench.module.train()(self.data.prepare(x) if self.data.prepare is not None else x)
                 torch.autograd.grad(self.algorithm.loss(outputs, y), tuple(params.values()), allow_unused=True)
             except ExampleError:  # an example that cannot be read says nothing of the model
-                return True
-            except Exception:
-                return False
+                return None
+            except Exception as error:
+                return error
             finally:
                 self.bench.load(self.initial)
-        return True
+        return None
 
     def rehearse(self) -> None:
         """Run the model on the examples with the largest labels, so that one that does not fit is refused at once."""
@@ -218,6 +242,8 @@ class Federation:
         data = self._data_of(client)
         if not len(data):
             return Fault(client, slot, NOTHING)
+        if len(data) == 1 and self.leaves_out_single_examples:
+            return Fault(client, slot, SINGLE)
         try:
             return client_update(self.algorithm, self._context(state, round_, client, slot, kept), data)
         except ClientError as error:

@@ -24,7 +24,10 @@ LabelFlip = Callable[[Tensor, int], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Feed:
-    """A client's batches of a round, the weight of an example of each class, and how labels are corrupted, if they are."""
+    """A client's batches of a round, the weight of an example of each class, and how labels are corrupted, if they are.
+
+    `a_pass` is how many examples a pass over the data has.
+    """
 
     data: ClientData
     batches: Batches
@@ -32,12 +35,14 @@ class Feed:
     flip: LabelFlip | None
     context: Context
     purpose: str
+    a_pass: int
 
     @classmethod
     def of(cls, algorithm: Algorithm, context: Context, data: ClientData, purpose: str = "") -> Feed:
         """Draw a client's batches."""
         rng = generator(context.seed, f"{purpose}sample", *context.key)
         flip = _label_flip(context)
+        counted = getattr(algorithm.sample, "a_pass", None)  # where a pass may leave examples out
         return cls(
             data=data,
             batches=algorithm.sample(len(data), rng, context.round),
@@ -45,6 +50,7 @@ class Feed:
             flip=flip,
             context=context,
             purpose=purpose,
+            a_pass=len(data) if counted is None else counted(len(data), context.round),
         )
 
     def __iter__(self) -> Iterator[Batch]:

@@ -74,7 +74,7 @@ def fit(
                 point = Point(start, rates, normals, given)
                 params, carried, loss = local_step(recipe, params, carried, batch, point)
                 losses.append(loss)
-                if algorithm.until is not None and _converged(algorithm.until, losses, feed.batches.cuts, len(data)):
+                if algorithm.until is not None and _converged(algorithm.until, losses, feed):
                     break
         except Exception as error:
             raise ClientError(f"local step {len(losses) + 1}: {told(error)}") from error
@@ -90,8 +90,9 @@ def optimiser_of(algorithm: Algorithm, context: Context, params: Tensors) -> Sta
     return algorithm.local.init(params)
 
 
-def _converged(until: Until, losses: list[Tensor], cuts: Indices, examples: int) -> bool:
+def _converged(until: Until, losses: list[Tensor], feed: Feed) -> bool:
     """Say whether training has converged, at the end of a pass over the data."""
+    cuts, examples = feed.batches.cuts, feed.a_pass
     done = int(cuts[len(losses)])
     if done % examples:
         return False

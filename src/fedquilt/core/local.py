@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -30,7 +31,7 @@ Objective = Callable[[Tensors], tuple[Tensor, tuple[Tensor, Tensors]]]
 """Parameters -> what is minimised; and the loss of the data, which leaves out penalties, and the buffers after it."""
 
 Gradient = Callable[[Objective, Tensors], tuple[Tensors, Tensor, Tensors]]
-"""(objective, parameters) -> gradients, the loss of the data, and the buffers after it."""
+"""(objective, parameters) -> gradients of those that have one, the loss of the data, and the buffers after it."""
 
 
 class Batch(NamedTuple):
@@ -77,7 +78,8 @@ class Mode:
 class Recipe:
     """The fixed parts of a step: model, loss, what turns gradients into a step, how it is executed, and penalties.
 
-    `autocast` is the device whose autocast to bfloat16 the model runs under, if it does.
+    `autocast` is the device whose autocast to bfloat16 the model runs under, if it does. `unused` are the parameters that
+    the loss does not depend on, as `unused_parameters` finds them: mapped and compiled steps cannot tell.
     """
 
     module: nn.Module
@@ -86,27 +88,45 @@ class Recipe:
     mode: Mode
     penalties: tuple[tuple[Penalty, Features], ...] = ()
     autocast: str | None = None
+    unused: frozenset[str] = frozenset()
 
 
 def local_step(
     recipe: Recipe, params: Tensors, carried: Carried, batch: Batch, point: Point
 ) -> tuple[Tensors, Carried, Tensor]:
     """Take one step of local training."""
-    given = point.given or {}
-
-    def objective(parameters: Tensors) -> tuple[Tensor, tuple[Tensor, Tensors]]:
-        outputs, buffers = _outputs(recipe, parameters, carried.buffers, batch.x)
-        loss = recipe.loss(outputs, batch.y, batch.weights)
-        total = loss
-        for penalty, features in recipe.penalties:
-            total = total + penalty.value(features.seen(parameters, given, batch.there))
-        return total, (loss.detach(), buffers)
-
+    given, unused = point.given or {}, recipe.unused
+    objective = partial(_objective, recipe, carried.buffers, batch, given)
     gradients, value, buffers = recipe.mode.gradient(objective, params)
+    if len(gradients) < len(params):
+        unused = frozenset(params.keys() - gradients.keys())
+        gradients = {name: gradients[name] if name in gradients else torch.zeros_like(p) for name, p in params.items()}
     with torch.no_grad():
-        at = At(params, point.start, point.rates, point.normals, recipe.mode.in_place, given)
+        at = At(params, point.start, point.rates, point.normals, recipe.mode.in_place, given, unused)
         stepped, optimiser = recipe.local.apply(gradients, carried.optimiser, at)
     return stepped, Carried(optimiser, buffers), value
+
+
+def unused_parameters(recipe: Recipe, params: Tensors, buffers: Tensors, batch: Batch, point: Point) -> frozenset[str]:
+    """Return the names of the parameters that the loss does not depend on, such as those of a branch that is not taken.
+
+    It is a property of model and loss, so that one batch shows it.
+    """
+    leaves = {name: p.detach().clone().requires_grad_() for name, p in params.items()}
+    gradients, _, _ = _by_autograd(partial(_objective, recipe, buffers, batch, point.given or {}), leaves)
+    return frozenset(params.keys() - gradients.keys())
+
+
+def _objective(
+    recipe: Recipe, buffers: Tensors, batch: Batch, given: dict[str, Tensors], params: Tensors
+) -> tuple[Tensor, tuple[Tensor, Tensors]]:
+    """Return what is minimised, the loss of the data alone, and the buffers afterwards."""
+    outputs, after = _outputs(recipe, params, buffers, batch.x)
+    loss = recipe.loss(outputs, batch.y, batch.weights, batch.there)
+    total = loss
+    for penalty, features in recipe.penalties:
+        total = total + penalty.value(features.seen(params, given, batch.there))
+    return total, (loss.detach(), after)
 
 
 def _outputs(recipe: Recipe, params: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, Tensors]:
@@ -136,11 +156,8 @@ def _by_func(objective: Objective, params: Tensors) -> tuple[Tensors, Tensor, Te
 def _by_autograd(objective: Objective, params: Tensors) -> tuple[Tensors, Tensor, Tensors]:
     total, (value, buffers) = objective(params)
     gradients = torch.autograd.grad(total, tuple(params.values()), allow_unused=True)
-    named = {
-        name: torch.zeros_like(p) if gradient is None else gradient
-        for (name, p), gradient in zip(params.items(), gradients, strict=True)
-    }
-    return named, value, buffers
+    found = {name: gradient for name, gradient in zip(params, gradients, strict=True) if gradient is not None}
+    return found, value, buffers
 
 
 FUNCTIONAL = Mode(_call_functional, _by_func, in_place=False)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from fedquilt.core.replaced import replaced
 
 IGNORED = -100
 """A target that does not count: padding in a sequence."""
@@ -32,20 +33,35 @@ class Loss:
     mean: Callable[[Tensor, Tensor], Tensor] | None = None
     normalise: bool = True
 
-    def __call__(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the loss of a batch; `weights` has one weight an example."""
+    def __call__(
+        self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None, there: Tensor | None = None
+    ) -> Tensor:
+        """Return the loss of a batch; `weights` has one weight an example, and `there` is 0 for padding.
+
+        Padding has the weight 0. So may have an example, which still is one of those that are counted.
+
+        >>> unnormalised = Loss(lambda outputs, targets: ((outputs - targets).square(), None), normalise=False)
+        >>> values, zeros = torch.tensor([2.0, 3.0, 5.0]), torch.zeros(3)
+        >>> unnormalised(values, zeros, torch.tensor([1.0, 0.0, 0.0]), torch.tensor([1.0, 1.0, 0.0]))  # 4 / 2
+        tensor(2.)
+        """
         if weights is None and self.mean is not None:
             return self.mean(outputs, targets)
         losses, counted = self.each(outputs, targets)
         if weights is None and counted is None:
             return losses.mean()
         counted = torch.ones_like(losses) if counted is None else counted
-        if weights is None:
-            weighted = counted
+        weighted = counted if weights is None else _each_prediction(weights, losses) * counted
+        if self.normalise:
+            total = weighted.sum()
         else:
-            weighted = weights.reshape(-1, *[1] * (losses.dim() - 1)).expand_as(losses) * counted
-        total = (weighted if self.normalise else counted).sum()
+            total = (counted if there is None else _each_prediction(there, losses) * counted).sum()
         return (weighted * losses).sum() / torch.where(total > 0, total, torch.ones_like(total))
+
+
+def _each_prediction(values: Tensor, losses: Tensor) -> Tensor:
+    """Repeat one value an example for each of its predictions."""
+    return values.reshape(-1, *[1] * (losses.dim() - 1)).expand_as(losses)
 
 
 def with_loss(part: Any, loss: Loss) -> Any:
@@ -56,16 +72,4 @@ def with_loss(part: Any, loss: Loss) -> Any:
     >>> changed.loss.each is changed.personalise.by.loss.each is print
     True
     """
-    if isinstance(part, Loss):
-        return replace(loss, normalise=part.normalise)
-    if isinstance(part, tuple) and type(part) is tuple:
-        return tuple(with_loss(each, loss) for each in part)
-    if isinstance(part, partial):
-        named = {key: with_loss(each, loss) for key, each in part.keywords.items()}
-        return partial(part.func, *(with_loss(each, loss) for each in part.args), **named)
-    if is_dataclass(part) and not isinstance(part, type):
-        before = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
-        after = {name: with_loss(each, loss) for name, each in before.items()}
-        changed = {name: each for name, each in after.items() if each is not before[name]}
-        return replace(part, **changed) if changed else part
-    return part
+    return replaced(part, Loss, lambda before: replace(loss, normalise=before.normalise))

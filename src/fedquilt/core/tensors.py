@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
@@ -28,24 +29,42 @@ def flat(state: State, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Tensor
 
 
 def nested(tensors: Tensors) -> State:
-    """Put a flat table back into its nested form."""
+    """Put a flat table back into its nested form, in the order in which `apart` walked it.
+
+    safetensors returns tensors in an order of its own, which may be another one every time.
+
+    >>> import torch
+    >>> list(nested(dict(reversed(apart({"b": torch.zeros(1), "a": torch.zeros(1)}).items()))))
+    ['b', 'a']
+    """
     state: State = {}
-    for name, tensor in tensors.items():
-        *path, key = json.loads(name)
+    paths = {name: _numbered_path(name) for name in tensors}
+    for name in sorted(paths, key=lambda name: paths[name][0]):
+        _, *path, key = paths[name]
         inner = state
         for part in path:
             inner = inner.setdefault(part, {})  # type: ignore[assignment]
-        inner[key] = tensor
+        inner[key] = tensors[name]
     return state
 
 
+def _numbered_path(name: str) -> list[Any]:
+    path = json.loads(name)
+    return path if isinstance(path[0], int) else [0, *path]  # checkpoints of earlier versions have no numbers
+
+
 def apart(state: State) -> Tensors:
-    """Return a nested table's tensors by path, none sharing memory with another, as safetensors wants them."""
+    """Return a nested table's tensors by number and path, none sharing memory with another, as safetensors wants them.
+
+    >>> import torch
+    >>> list(apart({"1": {"w": torch.zeros(1)}, "0": torch.zeros(1)}))
+    ['[0, "1", "w"]', '[1, "0"]']
+    """
     seen: set[int] = set()
     tensors = {}
-    for name, tensor in flat(state):
+    for number, (name, tensor) in enumerate(flat(state)):
         place = tensor.untyped_storage().data_ptr()
-        tensors[name] = tensor.clone() if place in seen else tensor.contiguous()
+        tensors[f"[{number}, {name[1:]}"] = tensor.clone() if place in seen else tensor.contiguous()
         seen.add(place)
     return tensors
 
@@ -61,5 +80,5 @@ def to_bytes(state: State) -> bytes:
 
 
 def from_bytes(data: bytes) -> State:
-    """Read what `to_bytes` wrote."""
+    """Read what `to_bytes` wrote, in the order of writing."""
     return nested(read_tensors(data))

@@ -9,7 +9,7 @@ compiled once. Random values are drawn beforehand and reach it in `at.normals`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
@@ -27,7 +27,9 @@ class At:
     """Where a step is taken: the parameters now, those at the round's start, this round's rates, this step's noise.
 
     `given` is what exchanges provide, by their names: at a client what `begin` returned, at the server what was gathered.
-    `in_place` allows the parameters to be overwritten by the step.
+    `in_place` allows the parameters to be overwritten by the step. `unused` are the parameters that the loss does not
+    depend on: they have no gradient (their direction is 0), and what is added to gradients, such as weight decay, is not
+    added to theirs.
     """
 
     params: Tensors
@@ -36,6 +38,7 @@ class At:
     normals: Sequence[Tensors] = ()
     in_place: bool = False
     given: Mapping[str, Tensors] = field(default_factory=dict)
+    unused: Collection[str] = ()
 
 
 Update = Callable[[Tensors, State, At], tuple[Tensors, State]]

@@ -19,7 +19,12 @@ from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.fingerprint import digest, fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.keeper import Keeper
-from fedquilt.experiment.notices import warn_of_left_out, warn_of_odd_metrics, warn_of_too_few_rounds
+from fedquilt.experiment.notices import (
+    warn_of_left_out,
+    warn_of_odd_metrics,
+    warn_of_single_examples,
+    warn_of_too_few_rounds,
+)
 from fedquilt.experiment.result import Result, result_of
 from fedquilt.experiment.spec import Options
 from fedquilt.metrics.curves import History
@@ -52,6 +57,7 @@ def execute(
     """
     run, last = federation.start(), _last(federation, options)
     warn_of_too_few_rounds(federation, last)
+    warn_of_single_examples(federation)
     keeper = None
     if folder is not None:
         about = {"federation": fingerprint(federation), NAMES: names_of(federation.bench)} | _end(federation)

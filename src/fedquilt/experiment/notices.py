@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
+
 from fedquilt.core.federation import Federation
 from fedquilt.metrics.curves import History
+from fedquilt.parts.sampling import Epochs
 from fedquilt.progress import counted
 
 
@@ -16,6 +19,28 @@ def warn_of_too_few_rounds(federation: Federation, last: int) -> None:
         warnings.warn(
             f"the run has {counted(last, 'round')}, but its method changes course only in round {needed}: "
             "until then it is plain",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_single_examples(federation: Federation) -> None:
+    """Warn of last batches that are left out because they are a single example, and of clients that hold but one."""
+    sample = federation.algorithm.sample
+    if not federation.leaves_out_single_examples or not isinstance(sample, Epochs):
+        return
+    of_size = dict(
+        zip(*(each.tolist() for each in np.unique(federation.population.sizes, return_counts=True)), strict=True)
+    )
+    short = sum(clients for size, clients in of_size.items() if sample.a_pass(size) < size)
+    said = []
+    if short:
+        said.append(f"{counted(short, 'client')} would end a pass with a single one, which is left out (drop_last)")
+    if 1 in of_size:
+        said.append(f"{counted(of_size[1], 'client')} with a single example cannot train")
+    if said:
+        warnings.warn(
+            f"the model's batch normalisation needs two or more examples in a batch: {'; '.join(said)}",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from fedquilt.arguments import BatchSize, Count, Momentum, NonNegative, Rate
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.parts.sampling import Steps
+from fedquilt.parts.sampling import DropLast, Steps
 from fedquilt.registry import methods
 
 
@@ -22,6 +22,7 @@ def centralised(
     steps: Count | None = None,
     momentum: Momentum = 0.0,
     weight_decay: NonNegative = 0.0,
+    drop_last: DropLast = "auto",
 ) -> Algorithm:
     """SGD on the pooled data of all clients, the baseline for relative accuracy (McMahan 2017, Hsu 2020).
 
@@ -36,6 +37,7 @@ def centralised(
         momentum=momentum,
         weight_decay=weight_decay,
         keep_momentum=True,
+        drop_last=drop_last,
     )
     sample = base.sample if steps is None else Steps(steps, batch)
     return replace(base, name="centralised", sample=sample, pooled=True)

@@ -17,6 +17,7 @@ from fedquilt.core.own import Personalise, kept_model
 from fedquilt.core.transform import chain
 from fedquilt.methods.fed_avg import fed_avg
 from fedquilt.parts.proximal import pull_to_start
+from fedquilt.parts.sampling import DropLast
 from fedquilt.registry import wrappers
 
 NAME = "ditto"
@@ -30,6 +31,7 @@ def ditto(
     epochs: ChangingCount = 1,
     batch: ChangingBatchSize = 10,
     holdout: BelowOne = 0.2,
+    drop_last: DropLast = "auto",
 ) -> Algorithm:
     """Train a model of its own at every client, pulled towards the shared one (Li 2021).
 
@@ -43,7 +45,7 @@ def ditto(
     >>> ditto(fed_avg(), pull=1.0).personalise.kept
     'ditto'
     """
-    inner = fed_avg(lr=lr, epochs=epochs, batch=batch)
+    inner = fed_avg(lr=lr, epochs=epochs, batch=batch, drop_last=drop_last)
     inner = replace(inner, loss=algorithm.loss)
     if pull:
         inner = replace(inner, local=chain(pull_to_start(pull), inner.local))

@@ -13,7 +13,7 @@ from fedquilt.core.transform import chain
 from fedquilt.parts.descent import sgd
 from fedquilt.parts.losses import cross_entropy
 from fedquilt.parts.reduction import WeightedMean
-from fedquilt.parts.sampling import Epochs
+from fedquilt.parts.sampling import DropLast, Epochs
 from fedquilt.parts.selection import Uniform
 from fedquilt.parts.weights import by_examples
 from fedquilt.registry import methods
@@ -29,6 +29,7 @@ def fed_avg(
     weight_decay: NonNegative = 0.0,
     reshuffle: bool = True,
     keep_momentum: bool = False,
+    drop_last: DropLast = "auto",
 ) -> Algorithm:
     """Average the models that clients train for E epochs (McMahan 2017).
 
@@ -38,6 +39,9 @@ def fed_avg(
       (§3) suggests that E may shrink and B grow as training converges.
     - `momentum` is the clients' own, started anew in every round unless `keep_momentum`. The paper has none.
     - `reshuffle=False` passes over the same batches E times, as Algorithm 1 is printed.
+    - `drop_last=True` leaves out the last batch of a pass where it is smaller than the others and not the only one. "auto"
+      does so only with a single example, for a model that cannot learn from one alone because of its batch
+      normalisation; `False` never does.
 
     >>> fed_avg(lr=0.05, fraction=0.2, epochs=5, batch=50).name
     'fed_avg'
@@ -45,7 +49,7 @@ def fed_avg(
     return Algorithm(
         name="fed_avg",
         select=Uniform(fraction),
-        sample=Epochs(constant_or_scheduled(epochs), constant_or_scheduled(batch), reshuffle),
+        sample=Epochs(constant_or_scheduled(epochs), constant_or_scheduled(batch), reshuffle, drop_last),
         loss=cross_entropy(),
         local=sgd(scheduled(lr), momentum=momentum, weight_decay=weight_decay),
         upload=chain(),

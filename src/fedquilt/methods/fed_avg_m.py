@@ -16,6 +16,7 @@ from fedquilt.core.algorithm import Algorithm, claim
 from fedquilt.core.schedule import scheduled
 from fedquilt.methods.fed_avg import fed_avg
 from fedquilt.parts.descent import sgd
+from fedquilt.parts.sampling import DropLast
 from fedquilt.registry import methods
 
 
@@ -32,6 +33,7 @@ def fed_avg_m(
     weight_decay: NonNegative = 0.0,
     reshuffle: bool = True,
     keep_momentum: bool = False,
+    drop_last: DropLast = "auto",
 ) -> Algorithm:
     """Federated averaging with momentum at the server (Hsu 2019, Hsu 2020).
 
@@ -50,6 +52,7 @@ def fed_avg_m(
         weight_decay=weight_decay,
         reshuffle=reshuffle,
         keep_momentum=keep_momentum,
+        drop_last=drop_last,
     )
     server = sgd(scheduled(server_lr), momentum=server_momentum, nesterov=nesterov)
     return claim(replace(base, name="fed_avg_m"), "fed_avg_m", server=server)

@@ -22,7 +22,6 @@ from torch import Tensor
 from fedquilt.arguments import Count, NonNegative
 from fedquilt.core.algorithm import Algorithm, Cohort, Indices, add_exchange
 from fedquilt.core.client import ClientUpdate
-from fedquilt.core.describe import describe
 from fedquilt.core.exchange import Exchange, First, Parting, Setting, Trained, Visit
 from fedquilt.core.features import features_of
 from fedquilt.core.params import ModelState, Tensors
@@ -32,7 +31,6 @@ from fedquilt.core.state import ServerState
 from fedquilt.core.transform import State
 from fedquilt.core.workbench import Workbench
 from fedquilt.data.data import Data
-from fedquilt.errors import SpecError
 from fedquilt.parts.features import Estimator, draw, estimate
 from fedquilt.parts.penalties import frobenius, mmd, trace_norm
 from fedquilt.registry import wrappers
@@ -75,11 +73,6 @@ def fed_avg_r(
     if not (alpha or beta or gamma):
         return algorithm
     penalty = Penalty(NAME, partial(_penalty, alpha, beta, gamma, norm, squared), layer)
-    for before in algorithm.penalties:
-        if before.name == NAME:
-            if describe(before) == describe(penalty):
-                return algorithm
-            raise SpecError("fed_avg_r is applied twice, with different values: take one of them")
     regularised = replace(algorithm, penalties=(*algorithm.penalties, penalty))
     begin = partial(_begin, gamma, samples, estimator)
     if not gamma:

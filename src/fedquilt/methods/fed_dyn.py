@@ -46,8 +46,6 @@ def fed_dyn(algorithm: Algorithm, alpha: Positive = 0.01) -> Algorithm:
     exchanging = add_exchange(
         algorithm, Exchange(NAME, begin=_begin, end=end, gather=_Share, regroup=regroup, remembers=True)
     )
-    if exchanging is algorithm:  # wrapped before: the terms must not be added twice
-        return algorithm
     local = chain(add_given(NAME), pull_to_start(alpha), algorithm.local)
     # h is made of the mean of the updates: another reduction would break it.
     server = Transform(_init, _step)

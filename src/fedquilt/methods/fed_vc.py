@@ -32,9 +32,7 @@ def fed_vc(algorithm: Algorithm, size: Count = 256, distinct: bool = False) -> A
     Resample(size=256, batch=64)
     """
     sample, select = algorithm.sample, algorithm.select
-    if isinstance(sample, Resample) and isinstance(select, BySize):  # wrapped before: `claim` compares the two
-        epochs, batch, fraction = 1, float(sample.batch), select.fraction
-    elif isinstance(sample, Epochs) and isinstance(select, Uniform):
+    if isinstance(sample, Epochs) and isinstance(select, Uniform):
         if not isinstance(sample.count, int) or not isinstance(sample.batch, int | float):
             raise SpecError("fed_vc: the method's epochs and batch must be numbers that stay the same")
         epochs, batch, fraction = sample.count, sample.batch, select.fraction

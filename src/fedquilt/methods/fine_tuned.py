@@ -11,6 +11,7 @@ from fedquilt.arguments import BatchSize, BelowOne, Count, Rate
 from fedquilt.core.algorithm import Algorithm, claim
 from fedquilt.core.own import Personalise
 from fedquilt.methods.fed_avg import fed_avg
+from fedquilt.parts.sampling import DropLast
 from fedquilt.registry import wrappers
 
 
@@ -32,17 +33,22 @@ def own_test(algorithm: Algorithm, holdout: BelowOne = 0.2) -> Algorithm:
 
 @wrappers.register
 def fine_tuned(
-    algorithm: Algorithm, lr: Rate = 0.1, epochs: Count = 1, batch: BatchSize = 10, holdout: BelowOne = 0.2
+    algorithm: Algorithm,
+    lr: Rate = 0.1,
+    epochs: Count = 1,
+    batch: BatchSize = 10,
+    holdout: BelowOne = 0.2,
+    drop_last: DropLast = "auto",
 ) -> Algorithm:
     """Let every client fine-tune the model before it is tested on the client's own data (Wang 2019).
 
     Training itself is not changed: the fine-tuned models are used for `own_accuracy` alone, and thrown away. A share
     `holdout` of every client's data is kept out of training to test on. Where fine-tuning fails, as that of a model with
-    batch normalisation does on a batch of one, the client is tested with the model as it is.
+    batch normalisation does on a single example, the client is tested with the model as it is.
 
     >>> from fedquilt import fed_avg
     >>> fine_tuned(fed_avg(), epochs=2).personalise.by.name
     'fed_avg'
     """
-    inner = replace(fed_avg(lr=lr, epochs=epochs, batch=batch), loss=algorithm.loss)
+    inner = replace(fed_avg(lr=lr, epochs=epochs, batch=batch, drop_last=drop_last), loss=algorithm.loss)
     return claim(algorithm, "fine_tuned", own=holdout, personalise=Personalise(by=inner))

@@ -33,12 +33,15 @@ from fedquilt.registry import wrappers
 Linkage = Literal["ward", "single", "complete", "average"]
 Distance = Literal["euclidean", "cityblock", "cosine"]
 
+CLUSTERS = 2
+"""Clusters unless others, or a threshold, are given: as Wei 2022 compares with."""
+
 
 @wrappers.register
 def fl_hc(
     algorithm: Algorithm,
     rounds: Count = 10,
-    clusters: Count | None = 2,
+    clusters: Count | None = None,
     threshold: Positive | None = None,
     linkage: Linkage = "ward",
     distance: Distance = "euclidean",
@@ -47,7 +50,8 @@ def fl_hc(
     """Cluster clients by their updates, and train a model for each cluster (Briggs 2020, Wei 2022).
 
     - After `rounds` rounds together, all clients take part in one round, and their updates are clustered.
-    - `clusters` is how many there are to be at most; with `threshold` instead, clusters nearer than it are joined.
+    - `clusters` is how many there are to be at most, 2 unless given; with `threshold` instead, clusters nearer than it are
+      joined.
     - `linkage` and `distance` are those of SciPy's agglomerative clustering; "ward" goes with "euclidean" only.
     - Accuracy is reported on the whole test set, as the mean over clients, and on clients' own data (`own_accuracy`): on a
       share `holdout` of it that is kept out of training, or, with 0, on what they train on.
@@ -58,11 +62,11 @@ def fl_hc(
     """
     if linkage == "ward" and distance != "euclidean":
         raise SpecError(f'fl_hc: linkage "ward" goes with distance "euclidean" only, got "{distance}"')
-    if threshold is not None and clusters not in (None, 2):
-        raise SpecError("fl_hc: clusters and threshold: give one of them")
+    if threshold is not None and clusters is not None:
+        raise SpecError(f"fl_hc: clusters = {clusters} and threshold = {threshold:g}: give one of them")
     if threshold is None and clusters is None:
-        raise SpecError("fl_hc: clusters or threshold: one of them is needed")
-    course = ClusterThenTrain(rounds, None if threshold is not None else clusters, threshold, linkage, distance)
+        clusters = CLUSTERS
+    course = ClusterThenTrain(rounds, clusters, threshold, linkage, distance)
     return claim(algorithm, "fl_hc", course=course, own=holdout)
 
 

@@ -16,6 +16,7 @@ from fedquilt.core.course import Ended, Work, every_group, regrouped
 from fedquilt.core.engine import Pending
 from fedquilt.core.state import Group, RunState
 from fedquilt.methods.fed_avg import fed_avg
+from fedquilt.parts.sampling import DropLast
 from fedquilt.registry import methods
 
 
@@ -27,6 +28,7 @@ def local_only(
     momentum: Momentum = 0.0,
     weight_decay: NonNegative = 0.0,
     holdout: BelowOne = 0.2,
+    drop_last: DropLast = "auto",
 ) -> Algorithm:
     """Train every client on its own data alone, the baseline that averaging has to beat (McMahan 2017).
 
@@ -44,6 +46,7 @@ def local_only(
         momentum=momentum,
         weight_decay=weight_decay,
         keep_momentum=True,
+        drop_last=drop_last,
     )
     return claim(replace(base, name="local_only"), "local_only", course=each_alone, own=holdout, sends=False)
 

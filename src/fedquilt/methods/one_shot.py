@@ -13,6 +13,7 @@ from fedquilt.arguments import BatchSize, Count, Momentum, NonNegative, Rate
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.methods.fed_avg import fed_avg
 from fedquilt.parts.convergence import LossStandsStill
+from fedquilt.parts.sampling import DropLast
 from fedquilt.registry import methods
 
 
@@ -25,6 +26,7 @@ def one_shot(
     max_epochs: Count = 100,
     momentum: Momentum = 0.0,
     weight_decay: NonNegative = 0.0,
+    drop_last: DropLast = "auto",
 ) -> Algorithm:
     """Train every client until it converges, and average once (Zinkevich 2010, Wei 2022).
 
@@ -34,5 +36,13 @@ def one_shot(
     >>> one_shot(tolerance=0.01).last_round
     1
     """
-    base = fed_avg(lr=lr, fraction=1.0, epochs=max_epochs, batch=batch, momentum=momentum, weight_decay=weight_decay)
+    base = fed_avg(
+        lr=lr,
+        fraction=1.0,
+        epochs=max_epochs,
+        batch=batch,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        drop_last=drop_last,
+    )
     return replace(base, name="one_shot", until=LossStandsStill(tolerance, patience), last_round=1)

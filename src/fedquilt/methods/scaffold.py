@@ -54,8 +54,6 @@ def scaffold(algorithm: Algorithm) -> Algorithm:
     if algorithm.keep_local_state:
         raise SpecError("scaffold: needs momentum that starts anew in every round: leave keep_momentum out")
     exchanging = add_exchange(algorithm, exchange)
-    if exchanging is algorithm:  # wrapped before: the correction must not be added twice
-        return algorithm
     return claim(replace(exchanging, local=chain(add_given(NAME), algorithm.local)), NAME, weigh=equally)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from fedquilt.arguments import BelowOne, ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
 from fedquilt.core.algorithm import Algorithm, claim
 from fedquilt.methods.fed_avg import fed_avg
+from fedquilt.parts.sampling import DropLast
 from fedquilt.registry import wrappers
 
 
@@ -23,6 +24,7 @@ def server_training(
     batch: ChangingBatchSize = 10,
     momentum: Momentum = 0.0,
     weight_decay: NonNegative = 0.0,
+    drop_last: DropLast = "auto",
 ) -> Algorithm:
     """Fine-tune the model at the server after each round, on data of its own (Ozdayi 2020).
 
@@ -39,6 +41,8 @@ def server_training(
     """
     if not share:
         return algorithm
-    inner = fed_avg(lr=lr, epochs=epochs, batch=batch, momentum=momentum, weight_decay=weight_decay)
+    inner = fed_avg(
+        lr=lr, epochs=epochs, batch=batch, momentum=momentum, weight_decay=weight_decay, drop_last=drop_last
+    )
     inner = replace(inner, loss=replace(algorithm.loss, normalise=True))
     return claim(algorithm, "server_training", after=inner, server_share=share)

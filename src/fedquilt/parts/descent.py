@@ -1,6 +1,6 @@
 """Stochastic gradient descent as a chain: weight decay, momentum, a step against the gradient.
 
-The arithmetic is that of `torch.optim.SGD`: the decay is added to the gradient, momentum has no damping
+The arithmetic is that of `torch.optim.SGD`: the decay is added to the gradient where there is one, momentum has no damping
 (v ← βv + g; Nesterov steps along g + βv), and the rate multiplies the step, not the buffer.
 """
 
@@ -47,12 +47,15 @@ def _descended(direction: Tensors, state: State, at: At) -> tuple[Tensors, State
 
 
 def add_weight_decay(coefficient: float) -> Transform:
-    """Add the gradient of (coefficient / 2) · ‖w‖²."""
+    """Add the gradient of (coefficient / 2) · ‖w‖², but for parameters that the loss does not depend on."""
     return Transform(stateless, partial(_add_weight_decay, coefficient))
 
 
 def _add_weight_decay(coefficient: float, direction: Tensors, state: State, at: At) -> tuple[Tensors, State]:
-    return {name: g.add(at.params[name], alpha=coefficient) for name, g in direction.items()}, state
+    added = {
+        name: g if name in at.unused else g.add(at.params[name], alpha=coefficient) for name, g in direction.items()
+    }
+    return added, state
 
 
 def accumulate(momentum: float, nesterov: bool = False) -> Transform:

@@ -11,6 +11,8 @@ from fedquilt.core.transform import At, State, Transform, chain, stateless
 def add_noise(std: float) -> Transform:
     """Add independent noise N(0, std²) to every element; a std of zero adds nothing.
 
+    Parameters that the loss does not depend on have no gradient to add noise to, and stay as they are.
+
     The draws are made beforehand, keyed by client and step.
 
     >>> import torch
@@ -22,4 +24,5 @@ def add_noise(std: float) -> Transform:
 
 
 def _add(std: float, direction: Tensors, state: State, at: At) -> tuple[Tensors, State]:
-    return {name: d.add(at.normals[0][name], alpha=std) for name, d in direction.items()}, state
+    noisy = {name: d if name in at.unused else d.add(at.normals[0][name], alpha=std) for name, d in direction.items()}
+    return noisy, state
