@@ -104,7 +104,7 @@ def test_a_second_optimiser_at_the_server_is_refused_by_both_names(wrapper):
         wrapper(fedquilt.fed_avg_m())
     once = wrapper(fedquilt.fed_avg())
     assert describe(wrapper(once)) == describe(once)
-    with pytest.raises(SpecError, match=f"{wrapper.__name__} and {wrapper.__name__} both set `server`"):
+    with pytest.raises(SpecError, match=f"{wrapper.__name__} is applied twice, with different values"):
         wrapper(once, tau=1e-2)
 
 

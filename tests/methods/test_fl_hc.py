@@ -212,12 +212,13 @@ def _third_away(roll):
 
 def test_a_client_that_is_away_in_the_clustering_round_is_put_somewhere_and_named_once(run, planted):
     data, partition = planted
-    base = replace(fedquilt.fed_avg(**BASE), absent=(_third_away,))
-    result = run(fedquilt.fl_hc(base, rounds=1), rounds=3, data=data, partition=partition)
+    base, simulate = fedquilt.fed_avg(**BASE), [fedquilt.Simulation("away", drop_out=(_third_away,))]
+    options = {"rounds": 3, "data": data, "partition": partition, "simulate": simulate}
+    result = run(fedquilt.fl_hc(base, rounds=1), **options)
     assert members(result) == [[0, 2, 3, 5, 6, 7], [1, 4]]
     assert [record["absent"] for record in result.history] == [[{"client": 3, "reason": "is away"}]] * 3
-    one = run(fedquilt.fl_hc(base, rounds=1, clusters=1), rounds=3, data=data, partition=partition)
-    assert one.digest == run(base, rounds=3, data=data, partition=partition).digest
+    one = run(fedquilt.fl_hc(base, rounds=1, clusters=1), **options)
+    assert one.digest == run(base, **options).digest
 
 
 def _third_unavailable(round_, population, seed):
@@ -225,8 +226,9 @@ def _third_unavailable(round_, population, seed):
 
 
 def test_with_one_cluster_and_part_of_the_clients_there_it_is_the_wrapped_method_to_the_bit(run):
-    base = replace(fedquilt.fed_avg(**BASE), available=_third_unavailable)
-    assert run(fedquilt.fl_hc(base, rounds=1, clusters=1), rounds=3).digest == run(base, rounds=3).digest
+    base, simulate = fedquilt.fed_avg(**BASE), [fedquilt.Simulation("away", available=_third_unavailable)]
+    clustered = run(fedquilt.fl_hc(base, rounds=1, clusters=1), rounds=3, simulate=simulate)
+    assert clustered.digest == run(base, rounds=3, simulate=simulate).digest
 
 
 @pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning")

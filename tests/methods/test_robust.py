@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -23,8 +22,9 @@ INF = float("inf")
 WRAPPERS = [median, trimmed_mean, krum, geometric_median, norm_bound]
 
 
-def train(blobs, partition, smooth, method, rounds=3, engine=None):
-    return fedquilt.train(smooth, blobs, partition, method, rounds=rounds, engine=engine or fedquilt.inline())
+def train(blobs, partition, smooth, method, rounds=3, engine=None, **options):
+    engine = engine or fedquilt.inline()
+    return fedquilt.train(smooth, blobs, partition, method, rounds=rounds, engine=engine, **options)
 
 
 def test_limits_leave_the_method_as_it_is():
@@ -76,12 +76,10 @@ ROBUST = {
 def test_it_learns_where_two_of_ten_clients_send_the_opposite(name, blobs, smooth):
     """Each of them sends −50 times its update, which alone turns the mean around: (8 − 100) / 10 < 0."""
     partition = fedquilt.iid(blobs.train.y.numpy(), clients=10)
-    attacked = replace(
-        fedquilt.fed_avg(fraction=1.0, lr=0.1, epochs=2, batch=6),
-        corruption=(Corruption(0.2, update=reversed_and_long),),
-    )
-    assert accuracy(train(blobs, partition, smooth, ROBUST[name](attacked), rounds=10)) > 0.8
-    assert accuracy(train(blobs, partition, smooth, attacked, rounds=3)) < 0.6
+    base = fedquilt.fed_avg(fraction=1.0, lr=0.1, epochs=2, batch=6)
+    attack = [fedquilt.Simulation("reversed", corruption=(Corruption(0.2, update=reversed_and_long),))]
+    assert accuracy(train(blobs, partition, smooth, ROBUST[name](base), rounds=10, simulate=attack)) > 0.8
+    assert accuracy(train(blobs, partition, smooth, base, rounds=3, simulate=attack)) < 0.6
 
 
 def accuracy(result):
