@@ -143,9 +143,9 @@ def test_where_fine_tuning_fails_the_model_is_tested_as_it_is(run, blobs):
     clients = Partition.by_sizes(np.arange(84), np.full(4, 21))
     base = fedquilt.fed_avg(fraction=0.5, batch=INF)
     plain, tuned = fedquilt.own_test(base, holdout=0.0), fedquilt.fine_tuned(base, lr=1.0, batch=10, holdout=0.0)
-    left, right = (
-        run(method, module=RefusesSmallBatches(8, 3), partition=clients).history.records[0] for method in (plain, tuned)
-    )
+    torch.manual_seed(0)
+    options = {"module": RefusesSmallBatches(8, 3), "partition": clients}
+    left, right = (run(method, **options).history.records[0] for method in (plain, tuned))
     assert left["own_accuracy"] == right["own_accuracy"]
 
 
