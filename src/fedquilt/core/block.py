@@ -20,7 +20,7 @@ from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.client import close_visit, open_visit, sends_difference_alone
 from fedquilt.core.context import ClientData, Context
 from fedquilt.core.feed import Feed
-from fedquilt.core.fit import Fitted, draw_normals, optimiser_of
+from fedquilt.core.fit import Fitted, draw_normals, fit, optimiser_of
 from fedquilt.core.local import FUNCTIONAL, Batch, Carried, Point, Recipe, local_step
 from fedquilt.core.padded import Padded, Shape
 from fedquilt.core.params import ModelState, Tensors
@@ -198,16 +198,41 @@ def block_update(
 
 
 def warm_up(program: Program, federation: Federation) -> None:
-    """Run a program once, on the clients that come first: it is compiled then, or refused with the reason."""
-    chosen = np.flatnonzero(federation.population.sizes)[: program.block].tolist()
+    """Run a program once: it is compiled then, or refused with the reason.
+
+    It trains on examples of the server's own, as many as the first clients have: whatever is wrong with a client's, the
+    program is not to blame.
+    """
+    sizes, split = federation.population.sizes, federation.stand_in
+    chosen = np.flatnonzero(sizes)[: program.block].tolist()
     state = federation.start().groups[0].state
+    contexts = [federation.context(state, 1, client, slot, None) for slot, client in enumerate(chosen)]
+    datas = [ClientData(federation.data, split, np.arange(sizes[client]) % len(split)) for client in chosen]
     try:
-        federation.train_block(program, state, 1, chosen, range(len(chosen)), [None] * len(chosen))
+        givens = _givens(program.algorithm, contexts, datas)
+        program.fit(contexts, datas, givens)
     except Exception as error:
+        if not _trains_singly(program.algorithm, contexts, datas):
+            return  # It is not the program: clients will say in the first round what is wrong.
         how = "compiled" if program.compiled else "mapped over clients"
         raise FedquiltError(
             f'this model and method cannot be {how}: {told(error)}; use compute = "eager" with processes or inline'
         ) from error
+
+
+def _givens(
+    algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
+) -> Sequence[dict[str, Tensors]]:
+    return [open_visit(algorithm, *own).given for own in zip(contexts, datas, strict=True)]
+
+
+def _trains_singly(algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]) -> bool:
+    try:
+        for context, data, given in zip(contexts, datas, _givens(algorithm, contexts, datas), strict=True):
+            fit(algorithm, context, data, context.start, given)
+    except Exception:
+        return False
+    return True
 
 
 def unmappable(module: nn.Module, algorithm: Algorithm) -> str | None:

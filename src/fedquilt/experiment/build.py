@@ -58,7 +58,7 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
     with _naming(spec, "method"):
         check_consistent(algorithm)
     with _naming(spec, "model"):
-        federation = Federation.of(module, data, partition, algorithm, options.seed, metrics)
+        federation = Federation.of(module, data, partition, algorithm, options.seed, metrics, options.client_seconds)
     with _naming(spec, "run"):
         require_accuracy(options, federation)
     return federation, engine
