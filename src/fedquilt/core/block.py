@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from fedquilt.core.local import FUNCTIONAL, Batch, Carried, Point, Recipe, local
 from fedquilt.core.padded import Padded, Shape
 from fedquilt.core.params import ModelState, Tensors
 from fedquilt.core.penalty import classifier_layer, watch
+from fedquilt.core.pinned import pin_again
 from fedquilt.core.rng import generator
 from fedquilt.core.transform import State
 from fedquilt.core.updates import Answer, BlockUpdate
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from fedquilt.core.federation import Federation
 
 Tree = dict[str, Any]
+T = TypeVar("T")
 
 STEPS = 10
 """Steps a call, at most: a compiled call's overhead is shared by them, and its compile time grows with them."""
@@ -180,9 +182,9 @@ def block_update(
 ) -> Sequence[Answer]:
     """Do what `client_update` does, for a block of clients at once."""
     if not sends_difference_alone(algorithm):
-        opened = [open_visit(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
+        opened = [_pinned(open_visit, algorithm, *own) for own in zip(contexts, datas, strict=True)]
         each = program.fit(contexts, datas, [visit.given for visit in opened])
-        return [close_visit(algorithm, *own) for own in zip(contexts, datas, opened, each, strict=True)]
+        return [_pinned(close_visit, algorithm, *own) for own in zip(contexts, datas, opened, each, strict=True)]
     fitted = program.fit(contexts, datas, [{}])
     after, start = fitted.after, contexts[0].start
     block = BlockUpdate(
@@ -195,6 +197,13 @@ def block_update(
         examples=fitted.examples,
     )
     return [block]
+
+
+def _pinned(visit: Callable[..., T], *about: Any) -> T:
+    """Call what is one client's own, and put back what it changed before it is the next one's turn."""
+    done = visit(*about)
+    pin_again()
+    return done
 
 
 def warm_up(program: Program, federation: Federation) -> None:

@@ -57,7 +57,7 @@ class Channel:
         except BlockingIOError:
             return None
         if not self.token.startswith(bytes(self._header[:TOKEN])):
-            raise ProtocolError("what it sent is not a message")
+            raise ProtocolError("this is no message")
         if len(self._header) < _HEADER.size:
             return None
         _, length = _HEADER.unpack(self._header)

@@ -39,6 +39,9 @@ from fedquilt.errors import WorkerError
 
 DEATHS_ALLOWED = 3
 
+ENDING = 1.0
+"""Seconds that a worker may take to end once its pipe is closed."""
+
 Start = Literal["fork", "spawn"]
 
 
@@ -203,7 +206,7 @@ class Pool:
             except (EOFError, OSError):
                 self._replace(worker)
             except ProtocolError as error:
-                self._replace(worker, f"the last one broke the protocol: {error}")
+                self._replace(worker, f"the last one sent nonsense: {error}")
             else:
                 if worker.task is not None and time.monotonic() >= deadline:
                     self._look_after(worker)
@@ -329,6 +332,9 @@ class Pool:
 
     def _replace(self, dead: _Worker, why: str = "", slow: bool = False) -> None:
         """Put a new worker in the place of one that died, sent nonsense or was too slow; its task is done again."""
+        if not (slow or why):  # it may be about to end by itself, and say how
+            dead.process.join(ENDING)
+            why = "it closed the pipe to its parent" if dead.process.is_alive() else ""
         dead.process.kill()
         dead.process.join()
         job, task, client, place = dead.job, dead.task, dead.busy_with(), self._workers.index(dead)
