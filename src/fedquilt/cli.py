@@ -365,8 +365,8 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
         "time": clock(about["seconds"]),
         "sent": f"{amount(about['bytes_down'])} down, {amount(about['bytes_up'])} up",
     }
-    for reason, count in left["reasons"].items():
-        lines[f"  {count}×"] = reason
+    for kind, count in left["kinds"].items():
+        lines[f"  {count}× {kind}"] = f"such as {left['examples'][kind]}"
     if about["error"] is not None:
         lines["error"] = about["error"]
     if about["own_accuracy"] is not None:

@@ -72,8 +72,35 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean '{close[0]}'? ({listing})" if close else listing
 
 
-def told(error: Exception) -> str:
+LONGEST_TEXT = 500
+"""Characters of a text from elsewhere that are stored or shown, at most."""
+
+
+def visible(text: str, most: int = LONGEST_TEXT) -> str:
+    """Return a text from elsewhere as one line that can be stored and shown: no control characters, and not too long.
+
+    A client's exception may say anything: escape sequences for the terminal, line breaks, megabytes. Line breaks become
+    spaces, other characters that cannot be printed are written as Python writes them, and a long text is cut.
+
+    >>> visible("broken\\n\\x1b[31msensor")
+    'broken \\\\x1b[31msensor'
+    >>> visible("a" * 20, most=10)
+    'aaaaaaaaaa… (20 characters in all)'
+    """
+    shown = "".join(map(_visible, text[:most]))  # cut first: the rest is not even looked at
+    return shown[:most] + (f"… ({len(text)} characters in all)" if max(len(text), len(shown)) > most else "")
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else character.encode("unicode_escape").decode()
+
+
+def told(error: BaseException) -> str:
     """Say what went wrong in the user's own code, and in which line, since no traceback is shown.
+
+    The text is that of `visible`. An exception whose own text cannot be had is named all the same.
 
     >>> try:
     ...     int("three")
@@ -81,11 +108,15 @@ def told(error: Exception) -> str:
     ...     told(error)
     "ValueError: invalid literal for int() with base 10: 'three' (<doctest ...>, line 2)"
     """
-    words = f"{type(error).__name__}: {error}"
+    kind = type(error).__name__
+    try:
+        words = visible(f"{kind}: {error}" if isinstance(error, Exception) or error.args else kind)
+    except BaseException as another:
+        words = visible(f"{kind}, whose text cannot be had: its __str__ raises {type(another).__name__}")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _ours_or_installed(frame.filename)]
     if isinstance(error, SyntaxError) or not frames:  # a SyntaxError names the place by itself
         return words
-    return f"{words} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+    return f"{words} ({visible(Path(frames[-1].filename).name, 100)}, line {frames[-1].lineno})"
 
 
 def _ours_or_installed(file: str) -> bool:

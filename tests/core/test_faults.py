@@ -14,11 +14,12 @@ from torch import nn
 
 import fedquilt
 from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.driver import rounds
+from fedquilt.core.params import ModelState
 from fedquilt.core.plan import plan
 from fedquilt.core.round import merge
 from fedquilt.core.state import ClientStore, Group, initial_state
 from fedquilt.core.transform import Transform, stateless
+from fedquilt.core.updates import BlockUpdate
 from fedquilt.errors import OverflowInSumError
 
 pytestmark = pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning")
@@ -44,6 +45,14 @@ class Touchy(nn.Module):
         if x.max() > 1e6:
             raise RuntimeError("the sensor is broken")
         return self.linear(x)
+
+
+def answer_of(planned, slot, **parts):
+    """An update as the client of a slot would send it, but for these parts."""
+    size = planned.size_of(slot)
+    none, whole = torch.zeros(0), torch.zeros(0, dtype=torch.int64)
+    update = ClientUpdate(planned.client_of[slot], slot, none, none, whole, float(size), 1.0, 1, size)
+    return replace(update, **parts)
 
 
 def longer(direction, state, at):
@@ -87,7 +96,9 @@ def test_a_client_that_raises_is_named_with_the_step(engine, blobs, unbalanced):
 def test_a_negative_weight(engine, federate, blobs, unbalanced, smooth):
     method = replace(fedquilt.fed_avg(**EVERYONE), weigh=minus_for_17)
     result = fedquilt.train(smooth, blobs, unbalanced, method, rounds=1, engine=engine)
-    assert result.history.records[0]["dropped"] == [{"client": 2, "reason": "sent a negative weight (-1)"}]
+    assert result.history.records[0]["dropped"] == [
+        {"client": 2, "kind": "unusable update", "reason": "sent a negative weight (-1)"}
+    ]
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=["inline", "processes"])
@@ -136,10 +147,7 @@ def test_a_weight_that_is_no_number(value, federate, unbalanced):
     federation = federate(fedquilt.fed_avg(**EVERYONE))
     state = initial_state(federation.algorithm, federation.initial)
     planned = plan(federation.algorithm, Group(state), federation.population, 1)
-    none = torch.zeros(0)
-    update = ClientUpdate(
-        0, 0, torch.ones(federation.layout.size), none, torch.zeros(0, dtype=torch.int64), value, 1.0, 1, 5
-    )
+    update = answer_of(planned, 0, delta=torch.ones(federation.layout.size), weight=value)
     after, merged = merge(federation.algorithm, federation.layout, state, planned, [update])
     assert after.model is state.model
     assert "weight" in merged.faults[0].reason
@@ -152,38 +160,80 @@ def test_infinite_and_too_large_values(value, federate, unbalanced):
     planned = plan(federation.algorithm, Group(state), federation.population, 1)
     delta = torch.zeros(federation.layout.size)
     delta[3] = value
-    update = ClientUpdate(0, 0, delta, torch.zeros(0), torch.zeros(0, dtype=torch.int64), 1.0, 1.0, 1, 5)
+    update = answer_of(planned, 0, delta=delta)
     _, merged = merge(federation.algorithm, federation.layout, state, planned, [update])
     assert "infinite" in merged.faults[0].reason or "the limit is 1048576" in merged.faults[0].reason
 
 
-def test_an_overflow_of_the_sum_stops_the_round(federate, unbalanced):
+@pytest.mark.parametrize("times", [1e-5, 1e5, 1e12, 1e300], ids=str)
+def test_another_weight_than_the_planned_one_is_the_clients_fault(times, federate):
+    """Believed, 10^12 times the weight would leave the range of the exact sum, and 10^5 times would be the whole mean."""
     federation = federate(fedquilt.fed_avg(**EVERYONE))
     state = initial_state(federation.algorithm, federation.initial)
     planned = plan(federation.algorithm, Group(state), federation.population, 1)
     delta = torch.full((federation.layout.size,), 2.0**19)
-    heavy = ClientUpdate(0, 0, delta, torch.zeros(0), torch.zeros(0, dtype=torch.int64), 1e4, 1.0, 1, 5)
-    with pytest.raises(OverflowInSumError):
-        merge(federation.algorithm, federation.layout, state, planned, [heavy])
+    answers = [answer_of(planned, slot, delta=delta) for slot in planned.slots]
+    answers[2] = replace(answers[2], weight=answers[2].weight * times)
+    after, merged = merge(federation.algorithm, federation.layout, state, planned, answers)
+    (fault,) = merged.faults
+    assert (fault.slot, fault.kind) == (2, "unusable update")
+    assert re.fullmatch(r"sent the weight .*; the plan says \d+", fault.reason)
+    assert torch.equal(after.model.vector, state.model.vector + 2.0**19)
 
 
-def test_the_overflow_reaches_the_caller_of_a_run(federate):
-    """A client that reports more weight than was planned: the driver stops instead of applying the sum."""
+def test_the_largest_values_that_pass_never_overflow_the_sum(federate):
     federation = federate(fedquilt.fed_avg(**EVERYONE))
+    state = initial_state(federation.algorithm, federation.initial)
+    planned = plan(federation.algorithm, Group(state), federation.population, 1)
+    delta = torch.full((federation.layout.size,), math.nextafter(2.0**20, 0))
+    delta = torch.nextafter(delta, torch.zeros_like(delta))
+    answers = [answer_of(planned, slot, delta=delta) for slot in planned.slots]
+    after, merged = merge(federation.algorithm, federation.layout, state, planned, answers)
+    assert merged.faults == []
+    assert torch.equal(after.model.vector, state.model.vector + delta)
 
-    class Boasting:
-        def run(self, planned, state, store):
-            delta = torch.full((federation.layout.size,), 2.0**19)
-            for slot, client in enumerate(planned.clients.tolist()):
-                yield ClientUpdate(
-                    client, slot, delta, torch.zeros(0), torch.zeros(0, dtype=torch.int64), 1e5, 1.0, 1, 5
-                )
 
-        def evaluate(self, model, split):
-            raise AssertionError("nothing is evaluated after an overflow")
+def test_a_slot_is_answered_once_by_its_own_client_and_all_are_answered(federate):
+    federation = federate(fedquilt.fed_avg(**EVERYONE))
+    state = initial_state(federation.algorithm, federation.initial)
+    planned = plan(federation.algorithm, Group(state), federation.population, 1)
+    ones = torch.ones(federation.layout.size)
+    first, second, third, *rest = [answer_of(planned, slot, delta=ones) for slot in planned.slots]
+    wrong = [
+        replace(first, delta=100 * ones),
+        replace(second, slot=99),
+        replace(third, client=first.client),
+    ]
+    answers = [first, *wrong, *rest]
+    after, merged = merge(federation.algorithm, federation.layout, state, planned, answers)
+    assert [(fault.slot, fault.reason) for fault in merged.faults] == [
+        (0, "answered a second time in slot 0"),
+        (1, "did not answer"),
+        (2, "answered in slot 2, which is not its own in this round"),
+        (99, "answered in slot 99, which is not its own in this round"),
+    ]
+    assert sorted(merged.clients) == sorted([first.client, *(answer.client for answer in rest)])
+    assert torch.equal(after.model.vector, state.model.vector + 1)
 
-    with pytest.raises(OverflowInSumError):
-        next(rounds(federation, Boasting(), federation.start(), last=1))
+
+def test_a_block_with_a_wrong_slot_or_weight_is_taken_apart(federate):
+    federation = federate(fedquilt.fed_avg(**EVERYONE))
+    state = initial_state(federation.algorithm, federation.initial)
+    planned = plan(federation.algorithm, Group(state), federation.population, 1)
+    ones = torch.ones(federation.layout.size)
+    answers = [answer_of(planned, slot, delta=ones) for slot in planned.slots]
+    block = BlockUpdate(
+        [answer.client for answer in answers],
+        [answer.slot for answer in answers],
+        ModelState(torch.ones(6, len(ones)), torch.zeros(6, 0), torch.zeros(6, 0, dtype=torch.int64)),
+        [answer.weight for answer in answers],
+        *([[1] * 6] * 3),
+    )
+    tampered = {"slots": [0, 1, 2, 3, 4, 4], "weights": [*block.weights[:5], 1e300], "steps": [1, 1, 1, 1, 1, -1]}
+    for name, column in tampered.items():
+        _, merged = merge(federation.algorithm, federation.layout, state, planned, [replace(block, **{name: column})])
+        assert merged.clients == [answer.client for answer in answers[:5]], name
+        assert {fault.client for fault in merged.faults} == {answers[5].client}, name
 
 
 class Odd(nn.Module):
@@ -228,7 +278,7 @@ def test_an_update_of_another_shape_is_a_fault_in_every_engine(engine, blobs, un
 def test_a_client_without_examples_says_so(blobs, smooth):
     partition = fedquilt.Partition.of([range(100), [], range(100, 240)])
     result = fedquilt.train(smooth, blobs, partition, fedquilt.fed_avg(**EVERYONE), rounds=1, engine=fedquilt.inline())
-    assert result.history.records[0]["dropped"] == [{"client": 1, "reason": "holds no examples"}]
+    assert result.history.records[0]["dropped"] == [{"client": 1, "kind": "no examples", "reason": "holds no examples"}]
 
 
 def huge(examples):

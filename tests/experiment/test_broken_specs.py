@@ -124,8 +124,8 @@ CHANGED = [
     (
         {"run.round": 3},
         "[run] round: unknown key; did you mean 'rounds'? "
-        "(known: checkpoint_seconds, diagnose, eval_every, import_from, loss, metrics, rounds, seed, start, "
-        "start_skip, stop_at, train_loss, trainable)",
+        "(known: checkpoint_seconds, client_seconds, diagnose, eval_every, import_from, loss, metrics, rounds, "
+        "seed, start, start_skip, stop_at, train_loss, trainable)",
     ),
     ({"run.rounds": GONE}, "[run] rounds: is required"),
     ({"partition.clients": GONE}, "[partition] clients: is required"),
@@ -286,7 +286,7 @@ SETS = [
     (
         "run.rounds.x=1",
         "spec.toml: [run] rounds.x: unknown key; did you mean 'rounds'? (known: checkpoint_seconds, "
-        "diagnose, eval_every, import_from, loss, metrics, rounds, seed, start, start_skip, stop_at, train_loss, "
+        "client_seconds, diagnose, eval_every, import_from, loss, metrics, rounds, seed, start, start_skip, stop_at, train_loss, "
         "trainable)",
     ),
 ]

@@ -335,13 +335,15 @@ def test_report_of_what_is_no_run(tmp_path: Path) -> None:
 def test_summary_counts_who_was_left_out(recorded: Callable[..., Path]) -> None:
     path = recorded("faulty", 0.2, 0.3)
     first, second = (json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines())
-    first["dropped"] = [{"client": 3, "reason": "the update has NaN"}, {"client": 4, "reason": "the update has NaN"}]
-    second |= {"dropped": [{"client": 1, "reason": "OSError: gone"}], "applied": False}
+    unusable = {"kind": "unusable update"}
+    first["dropped"] = [{"client": k, "reason": f"sent {k}e9"} | unusable for k in (3, 4)]
+    second |= {"dropped": [{"client": 1, "kind": "error", "reason": "OSError: gone"}], "applied": False}
     (path / "metrics.jsonl").write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
     about = fedquilt.summary(path)
     assert about["left_out"] == {
         "clients": 3,
-        "reasons": {"the update has NaN": 2, "OSError: gone": 1},
+        "kinds": {"unusable update": 2, "error": 1},
+        "examples": {"unusable update": "client 3: sent 3e9", "error": "client 1: OSError: gone"},
         "rounds_without_update": 1,
     }
     assert (about["state"], about["round"], about["rounds"], about["digest"]) == ("interrupted", 2, 4, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,11 +20,12 @@ from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.client import close_visit, open_visit, sends_difference_alone
 from fedquilt.core.context import ClientData, Context
 from fedquilt.core.feed import Feed
-from fedquilt.core.fit import Fitted, draw_normals, optimiser_of
+from fedquilt.core.fit import Fitted, draw_normals, fit, optimiser_of
 from fedquilt.core.local import FUNCTIONAL, Batch, Carried, Point, Recipe, local_step, unused_parameters
 from fedquilt.core.padded import Padded, Shape
 from fedquilt.core.params import ModelState, Tensors
 from fedquilt.core.penalty import classifier_layer, watch
+from fedquilt.core.pinned import pin_again
 from fedquilt.core.rng import generator
 from fedquilt.core.transform import State
 from fedquilt.core.updates import Answer, BlockUpdate
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from fedquilt.core.federation import Federation
 
 Tree = dict[str, Any]
+T = TypeVar("T")
 
 STEPS = 10
 """Steps a call, at most: a compiled call's overhead is shared by them, and its compile time grows with them."""
@@ -191,9 +193,9 @@ def block_update(
 ) -> Sequence[Answer]:
     """Do what `client_update` does, for a block of clients at once."""
     if not sends_difference_alone(algorithm, contexts[0]):
-        opened = [open_visit(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
+        opened = [_pinned(open_visit, algorithm, *own) for own in zip(contexts, datas, strict=True)]
         each = program.fit(contexts, datas, [visit.given for visit in opened])
-        return [close_visit(algorithm, *own) for own in zip(contexts, datas, opened, each, strict=True)]
+        return [_pinned(close_visit, algorithm, *own) for own in zip(contexts, datas, opened, each, strict=True)]
     fitted = program.fit(contexts, datas, [{}])
     after, start = fitted.after, contexts[0].start
     block = BlockUpdate(
@@ -208,17 +210,49 @@ def block_update(
     return [block]
 
 
+def _pinned(visit: Callable[..., T], *about: Any) -> T:
+    """Call what is one client's own, and put back what it changed before it is the next one's turn."""
+    done = visit(*about)
+    pin_again()
+    return done
+
+
 def warm_up(program: Program, federation: Federation) -> None:
-    """Run a program once, on the clients that come first: it is compiled then, or refused with the reason."""
-    chosen = np.flatnonzero(federation.population.sizes)[: program.block].tolist()
+    """Run a program once: it is compiled then, or refused with the reason.
+
+    It trains on examples of the server's own, as many as the first clients have: whatever is wrong with a client's, the
+    program is not to blame.
+    """
+    sizes, split = federation.population.sizes, federation.stand_in
+    chosen = np.flatnonzero(sizes)[: program.block].tolist()
     state = federation.start().groups[0].state
+    contexts = [federation.context(state, 1, client, slot, None) for slot, client in enumerate(chosen)]
+    datas = [ClientData(federation.data, split, np.arange(sizes[client]) % len(split)) for client in chosen]
     try:
-        federation.train_block(program, state, 1, chosen, range(len(chosen)), [None] * len(chosen))
+        givens = _givens(program.algorithm, contexts, datas)
+        program.fit(contexts, datas, givens)
     except Exception as error:
+        if not _trains_singly(program.algorithm, contexts, datas):
+            return  # It is not the program: clients will say in the first round what is wrong.
         how = "compiled" if program.compiled else "mapped over clients"
         raise FedquiltError(
             f'this model and method cannot be {how}: {told(error)}; use compute = "eager" with processes or inline'
         ) from error
+
+
+def _givens(
+    algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
+) -> Sequence[dict[str, Tensors]]:
+    return [open_visit(algorithm, *own).given for own in zip(contexts, datas, strict=True)]
+
+
+def _trains_singly(algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]) -> bool:
+    try:
+        for context, data, given in zip(contexts, datas, _givens(algorithm, contexts, datas), strict=True):
+            fit(algorithm, context, data, context.start, given)
+    except Exception:
+        return False
+    return True
 
 
 def unmappable(module: nn.Module, algorithm: Algorithm) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,6 +15,10 @@ from fedquilt.core.fit import OPTIMISER, Fitted, draw_normals, fit
 from fedquilt.core.params import Tensors
 from fedquilt.core.rng import generator
 from fedquilt.core.transform import At, State, changes_nothing, effective_steps
+from fedquilt.errors import LONGEST_TEXT, visible
+
+LONGEST_REASON = LONGEST_TEXT + 200
+"""Characters of a fault's reason: those of a text from a client, and our own around it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +41,26 @@ class ClientUpdate:
     told: State = field(default_factory=dict)
 
 
+Kind = Literal["error", "unusable update", "died", "too slow", "no examples", "absent"]
+"""What kind of fault it is: reasons may all differ, and are counted by this."""
+
+
 @dataclass(frozen=True)
 class Fault:
-    """A client that is left out of a round, and why; `simulated` if the simulation asked for it."""
+    """A client that is left out of a round, and why; `simulated` if the simulation asked for it.
+
+    The reason may hold what a client said, and is made safe to store and to show here, for everybody who reads it.
+    """
 
     client: int
     slot: int
     reason: str
     simulated: bool = False
+    kind: Kind = "error"
+
+    def __post_init__(self) -> None:
+        """Make the reason one line of bounded length, without control characters."""
+        object.__setattr__(self, "reason", visible(self.reason, LONGEST_REASON))
 
 
 @dataclass(frozen=True, eq=False)

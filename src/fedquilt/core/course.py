@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.client import ClientUpdate
@@ -21,7 +22,7 @@ from fedquilt.core.plan import Plan, plan
 from fedquilt.core.round import Merged, merge
 from fedquilt.core.server_data import train_at_server
 from fedquilt.core.state import ClientStore, Group, RunState, ServerState
-from fedquilt.core.updates import Answer, BlockUpdate, one_by_one
+from fedquilt.core.updates import Answer, BlockUpdate
 
 Heard = Callable[[int, int], None]
 """(clients heard from in this round, clients of the round)."""
@@ -29,7 +30,7 @@ Heard = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What a course works with; `heard` is told how far the round is, `observe` is shown every update and its start."""
+    """What a course works with; `heard` is told how far the round is, `observe` is shown every usable update."""
 
     federation: Federation
     session: Session
@@ -81,7 +82,7 @@ def every_group(work: Work, run: RunState) -> Pending[Ended]:
     def end() -> Ended:
         steps, store, done, total = list[Step](), run.store, 0, sum(len(planned.slots) for planned in plans)
         for state, planned, answers in begun:
-            step, store = merged(work, state, planned, store, listened(work, state, answers, done, total))
+            step, store = merged(work, state, planned, store, listened(work, answers, done, total))
             steps.append(step)
             done += len(planned.slots)
         groups = tuple(Group(step.after, group.clients) for step, group in zip(steps, run.groups, strict=True))
@@ -95,17 +96,16 @@ def merged(
 ) -> tuple[Step, ClientStore]:
     """Merge a group's updates, let the server train on its own data, and keep what clients keep."""
     federation = work.federation
-    after, report = merge(federation.algorithm, federation.layout, state, planned, results)
+    seen = None if work.observe is None else partial(work.observe, state.model)
+    after, report = merge(federation.algorithm, federation.layout, state, planned, results, seen)
     if after.model is not state.model:
         after = train_at_server(federation, after)
     return Step(planned, report, state, after), store.updated(report.kept)
 
 
-def listened(work: Work, state: ServerState, results: Iterable[Answer], done: int, total: int) -> Iterator[Answer]:
-    """Pass results on, telling those who listen."""
-    for result in results if work.observe is None else one_by_one(results):
-        if work.observe is not None and isinstance(result, ClientUpdate):
-            work.observe(state.model, result)
+def listened(work: Work, results: Iterable[Answer], done: int, total: int) -> Iterator[Answer]:
+    """Pass results on, telling who listens how many there are."""
+    for result in results:
         yield result
         done += len(result) if isinstance(result, BlockUpdate) else 1
         if work.heard is not None:

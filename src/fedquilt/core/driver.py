@@ -12,7 +12,6 @@ from fedquilt.core.engine import Pending, Session
 from fedquilt.core.federation import Federation
 from fedquilt.core.measures import Measures, Record, evaluating, mean
 from fedquilt.core.params import ModelState
-from fedquilt.core.round import fault_in
 from fedquilt.core.state import RunState, ServerState
 from fedquilt.core.tensors import flat
 
@@ -37,7 +36,7 @@ def rounds(
         models: list[ModelState] = []
         start = run.groups[0].state.model if len(run.groups) == 1 else None
         diagnosing = partial(measures.diagnose, federation, start, models) if measures.diagnose is not None else dict
-        observe = partial(_keep, federation, models) if measured and measures.diagnose is not None else None
+        observe = partial(_keep, models) if measured and measures.diagnose is not None else None
         try:
             end = course(Work(federation, session, heard, observe), run)
         finally:  # a round that cannot be begun does not cost the one before it
@@ -71,9 +70,7 @@ def _complete(record: Record, evaluation: Pending[Record], diagnosis: Pending[Re
     return record | evaluation() | diagnosis()
 
 
-def _keep(federation: Federation, models: list[ModelState], start: ModelState, update: ClientUpdate) -> None:
-    if fault_in(update, federation.layout, start) is not None:
-        return
+def _keep(models: list[ModelState], start: ModelState, update: ClientUpdate) -> None:
     models.append(ModelState(start.vector + update.delta, update.buffers.clone(), update.counters.clone()))
 
 
@@ -83,7 +80,9 @@ def _record(federation: Federation, steps: list[Step]) -> Record:
     heard = [(step.merged.loss, step.merged.examples) for step in steps if step.merged.loss is not None]
     examples = sum(count for _, count in heard)
     faults = [fault for step in steps for fault in step.merged.faults]
-    dropped = [{"client": fault.client, "reason": fault.reason} for fault in faults if not fault.simulated]
+    dropped = [
+        {"client": fault.client, "kind": fault.kind, "reason": fault.reason} for fault in faults if not fault.simulated
+    ]
     absent = [{"client": fault.client, "reason": fault.reason} for fault in faults if fault.simulated]
     down = federation.downloaded_first if first else 0
     down += sum(_down(federation, step.before) * len(step.planned.clients) for step in steps)

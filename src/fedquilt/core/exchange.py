@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
-from fedquilt.core.params import ModelState, Tensors
+from fedquilt.core.exact import LARGEST
+from fedquilt.core.params import Layout, ModelState, Tensors
 from fedquilt.core.transform import Transform
 
 if TYPE_CHECKING:
@@ -76,6 +78,15 @@ class Parting(NamedTuple):
     told: Tensors | None = None
 
 
+class Upload(NamedTuple):
+    """What a tensor that clients tell must look like: `least` ≤ every value < `limit`."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype = torch.float32
+    least: float = -LARGEST
+    limit: float = LARGEST
+
+
 class Gather(Protocol):
     """Takes in what clients tell, in any order, and ends with what the server makes of it."""
 
@@ -93,6 +104,8 @@ class Exchange:
     - `announce`: what the server tells at first;
     - `begin`: what a client's training finds in `at.given[name]`;
     - `end`: what the client remembers and tells after training;
+    - `uploads`: (the model's layout, what was announced) -> the name and the form of every tensor that it tells. A client
+      that tells anything else, or nothing, is left out of the round;
     - `gather`: what the server makes of that (or of the updates themselves); its own step finds it in `at.given[name]`;
     - `steer`: the server's optimiser -> one that heeds what was gathered;
     - `retell`: (what was announced, what was gathered) -> what is announced next;
@@ -109,6 +122,7 @@ class Exchange:
     announce: Callable[[Setting], First] | None = None
     begin: Callable[[Visit], Tensors] | None = None
     end: Callable[[Visit, Trained], Parting] | None = None
+    uploads: Callable[[Layout, Tensors], dict[str, Upload]] | None = None
     gather: Callable[[Cohort], Gather] | None = None
     steer: Callable[[Transform], Transform] | None = None
     retell: Callable[[Tensors, Tensors], Tensors] | None = None

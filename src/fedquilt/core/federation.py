@@ -19,11 +19,13 @@ from fedquilt.core.context import ClientData, Context
 from fedquilt.core.evaluation import Counted, added, chunks, evaluate_chunk
 from fedquilt.core.exchange import Setting
 from fedquilt.core.fit import ClientError
+from fedquilt.core.hosting import alone, passes, too_slow
+from fedquilt.core.interrupts import TooSlowError, time_limit
 from fedquilt.core.metric import Metric
 from fedquilt.core.own import hold_out, own_model
 from fedquilt.core.params import Layout, ModelState
 from fedquilt.core.penalty import classifier_layer
-from fedquilt.core.pinned import pinned
+from fedquilt.core.pinned import pin_again, pinned
 from fedquilt.core.place import Place
 from fedquilt.core.population import Population
 from fedquilt.core.replaced import replaced
@@ -55,6 +57,7 @@ class Federation:
     `downloaded_first` and `uploaded_first` bytes.
     `server_rows` are the examples that the server keeps to itself, `own_test` those rows of `own_split` that clients are
     tested on by themselves. `given` is the partition before any were taken. `metrics` are measured besides the loss.
+    `client_seconds` is how long a client may take, by the clock, before it is left out of the round.
     """
 
     bench: Workbench
@@ -72,6 +75,7 @@ class Federation:
     downloaded_first: int
     metrics: tuple[Metric, ...] = ()
     simulation: Simulation = NO_SIMULATION
+    client_seconds: float | None = None
 
     @classmethod
     def of(
@@ -83,6 +87,7 @@ class Federation:
         seed: int,
         metrics: Sequence[Metric] | None = None,
         simulation: Simulation = NO_SIMULATION,
+        client_seconds: float | None = None,
     ) -> Federation:
         """Put a federation together. The module is copied: the caller's own is never changed.
 
@@ -120,9 +125,8 @@ class Federation:
         with naming_part("run"):
             measured = _measured(metrics, data)
         own = (own_test, own_split, partition)
-        federation = cls(
-            bench, bench.read(), algorithm, data, held, seed, server_rows, *own, {}, 0, 0, measured, simulation
-        )
+        federation = cls(bench, bench.read(), algorithm, data, held, seed, server_rows, *own, {}, 0, 0, measured)
+        federation = replace(federation, simulation=simulation, client_seconds=client_seconds)
         with pinned():
             bench.put_channels_last(True)
             if not federation.runs():
@@ -196,8 +200,8 @@ class Federation:
 
     def _trial(self, examples: int) -> Exception | None:
         """Run the model forward and backward on the first examples; return what it raised, if anything."""
-        rows = torch.arange(min(examples, len(self.data.train)))
-        x, y = self.data.train.x[rows], self.data.train.y[rows]
+        # The server's own examples: what is in a client's must not decide how the others are computed.
+        x, y = self.stand_in.take(torch.arange(min(examples, len(self.stand_in))))
         params, _ = self.bench.load(self.initial)
         with torch_seeded(self.seed, "trial"):
             try:
@@ -211,6 +215,16 @@ class Federation:
                 self.bench.load(self.initial)
         return None
 
+    @cached_property
+    def stand_in(self) -> Split:
+        """Examples of the server's own that look like clients': the test set, unless its examples look different."""
+        train, test = self.data.train, self.data.test
+        alike = all(
+            a.shape[1:] == b.shape[1:] and a.dtype == b.dtype and type(a) is type(b)
+            for a, b in ((train.x, test.x), (train.y, test.y))
+        )
+        return test if alike else train
+
     def rehearse(self) -> None:
         """Run the model on the examples with the largest labels, so that one that does not fit is refused at once."""
         with torch_seeded(self.seed, "rehearsal"):
@@ -218,9 +232,14 @@ class Federation:
                 for name in get_args(SplitName):
                     labels = self.split(name).y
                     row = int(labels.reshape(len(labels), -1).amax(dim=1).argmax())
-                    # A training example that cannot be read is the fault of the client that holds it.
+                    split = self.data.test
+                    if name == "train" and self.stand_in is split:
+                        # Labels of clients with the server's example: one that fails is the fault of who holds it.
+                        split, row = Split(split.x, labels[row : row + 1]), 0
+                    elif name == "train":
+                        split = self.data.train
                     with suppress(ExampleError) if name == "train" else nullcontext():
-                        self.evaluate(self.initial, name, (row, row + 1))
+                        self._evaluate_rows(self.initial, split, (row, row + 1))
             except ExampleError as error:
                 error.part = "data"
                 raise
@@ -241,15 +260,22 @@ class Federation:
         """Run one client's update on a server's model and announcements; whatever goes wrong becomes its fault."""
         data = self._data_of(client)
         if not len(data):
-            return Fault(client, slot, NOTHING)
+            return Fault(client, slot, NOTHING, kind="no examples")
         if len(data) == 1 and self.leaves_out_single_examples:
-            return Fault(client, slot, SINGLE)
+            return Fault(client, slot, SINGLE, kind="no examples")
+        answer: ClientUpdate | Fault
         try:
-            return client_update(self.algorithm, self._context(state, round_, client, slot, kept), data)
+            with alone([client]), time_limit(self.client_seconds):
+                answer = client_update(self.algorithm, self.context(state, round_, client, slot, kept), data)
+        except TooSlowError:
+            answer = Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
         except ClientError as error:
-            return Fault(client, slot, str(error))
-        except Exception as error:
-            return Fault(client, slot, told(error))
+            answer = Fault(client, slot, str(error))
+        except BaseException as error:
+            if passes(error):
+                raise
+            answer = Fault(client, slot, told(error))
+        return answer
 
     def run_block(
         self,
@@ -262,19 +288,28 @@ class Federation:
     ) -> list[Answer]:
         """Run a block of clients as one program; if that fails, one by one, so that the one at fault is found."""
         each = list(zip(clients, slots, kept, strict=True))
-        empty = self.population.sizes[list(clients)] == 0
-        held = [own for own, nothing in zip(each, empty.tolist(), strict=True) if not nothing]
-        faults = [Fault(own[0], own[1], NOTHING) for own, nothing in zip(each, empty.tolist(), strict=True) if nothing]
+        empty = (self.population.sizes[list(clients)] == 0).tolist()
+        held = [own for own, nothing in zip(each, empty, strict=True) if not nothing]
+        faults = [
+            Fault(client, slot, NOTHING, kind="no examples")
+            for (client, slot, _), nothing in zip(each, empty, strict=True)
+            if nothing
+        ]
         if not held:
             return [*faults]
+        seconds = None if self.client_seconds is None else self.client_seconds * len(held)
         try:
-            return [*self.train_block(program, state, round_, *zip(*held, strict=True)), *faults]
-        except Exception as error:
-            alone = [self.run_client(state, round_, *own) for own in held]
-            if not any(isinstance(result, Fault) for result in alone):  # it is the program that failed
+            with alone([client for client, _, _ in held]), time_limit(seconds):
+                return [*self.train_block(program, state, round_, *zip(*held, strict=True)), *faults]
+        except BaseException as error:
+            if passes(error):
+                raise
+            singly = [self.run_client(state, round_, *own) for own in held]
+            if not isinstance(error, TooSlowError) and not any(isinstance(result, Fault) for result in singly):
+                # It is the program that failed.
                 why = f"cannot be trained in a block: {told(error)}"
                 return [*(Fault(client, slot, why) for client, slot, _ in held), *faults]
-            return [*alone, *faults]
+            return [*singly, *faults]
 
     def train_block(
         self,
@@ -287,25 +322,22 @@ class Federation:
     ) -> Sequence[Answer]:
         """Train a block of clients, all of whom hold data, as one program."""
         each = zip(clients, slots, kept, strict=True)
-        contexts = [self._context(state, round_, client, slot, own) for client, slot, own in each]
+        contexts = [self.context(state, round_, client, slot, own) for client, slot, own in each]
         return block_update(program, self.algorithm, contexts, [self._data_of(client) for client in clients])
 
     def evaluate_own(self, state: ServerState, round_: int, client: int, kept: State | None) -> Counted:
         """Evaluate the model that a client would use on its own data."""
         assert self.own_test is not None
-        context = self._context(state, round_, client, client, kept)
-        model = own_model(self.algorithm, context, self._data_of(client))
+        context = self.context(state, round_, client, client, kept)
         rows = self.own_test.client(client)
-        with torch_seeded(self.seed, "evaluate own", client):
-            counted = [
-                evaluate_chunk(
-                    self.bench, self.algorithm.loss, model, self.data, self.own_split, rows[first:last], self.metrics
-                )
-                for first, last in chunks(len(rows))
-            ]
-        return added(counted)
+        with alone([client]):
+            model = own_model(self.algorithm, context, self._data_of(client))
+            with torch_seeded(self.seed, "evaluate own", client):
+                cut = [rows[first:last] for first, last in chunks(len(rows))]
+                return added([self._evaluate_rows(model, self.own_split, part) for part in cut])
 
-    def _context(self, state: ServerState, round_: int, client: int, slot: int, kept: State | None) -> Context:
+    def context(self, state: ServerState, round_: int, client: int, slot: int, kept: State | None) -> Context:
+        """Return what a client is given for a round."""
         return Context(
             bench=self.bench,
             start=state.model,
@@ -329,9 +361,13 @@ class Federation:
     def evaluate(self, model: ModelState, split: SplitName, rows: tuple[int, int]) -> Counted:
         """Evaluate a model on some rows of a split."""
         with torch_seeded(self.seed, f"evaluate {split}", rows[0]):
-            return evaluate_chunk(
-                self.bench, self.algorithm.loss, model, self.data, self.split(split), rows, self.metrics
-            )
+            return self._evaluate_rows(model, self.split(split), rows)
+
+    def _evaluate_rows(self, model: ModelState, split: Split, rows: tuple[int, int] | Indices) -> Counted:
+        try:
+            return evaluate_chunk(self.bench, self.algorithm.loss, model, self.data, split, rows, self.metrics)
+        finally:
+            pin_again()
 
 
 def _measured(metrics: Sequence[Metric] | None, data: Data) -> tuple[Metric, ...]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from fedquilt.core.algorithm import Algorithm, Indices, Until
 from fedquilt.core.context import ClientData, Context
 from fedquilt.core.feed import Feed
+from fedquilt.core.interrupts import comes_from_outside
 from fedquilt.core.local import EAGER, Carried, Point, Recipe, local_step
 from fedquilt.core.params import ModelState, Tensors
 from fedquilt.core.penalty import classifier_layer, watched
@@ -76,7 +77,9 @@ def fit(
                 losses.append(loss)
                 if algorithm.until is not None and _converged(algorithm.until, losses, feed):
                     break
-        except Exception as error:
+        except BaseException as error:
+            if comes_from_outside(error):
+                raise
             raise ClientError(f"local step {len(losses) + 1}: {told(error)}") from error
     cuts = feed.batches.cuts[: len(losses) + 1]
     mean = mean_loss(place.fetch(torch.stack(losses)), cuts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -24,8 +24,8 @@ class Plan:
     """A round before it runs: who takes part, in which slot, and the weight that the whole cohort would have.
 
     `population` counts the clients that could take part: those of the group, where there are several. Slots count on over
-    the groups of a run, from `first_slot`. `absent` are those who are asked and, in simulation, will not answer;
-    `seconds` is how long the round takes there.
+    the groups of a run, from `first_slot`; `numbers` are the slots where they do not follow one another. `absent` are those
+    who are asked and, in simulation, will not answer; `seconds` is how long the round takes there.
     """
 
     round: int
@@ -37,6 +37,7 @@ class Plan:
     first_slot: int = 0
     absent: Mapping[int, str] = field(default_factory=dict)
     seconds: float | None = None
+    numbers: Indices | None = None
 
     @cached_property
     def slots(self) -> list[int]:
@@ -46,11 +47,20 @@ class Plan:
     @cached_property
     def client_of(self) -> dict[int, int]:
         """The client in every slot."""
-        return dict(enumerate(self.clients.tolist(), start=self.first_slot))
+        return dict(zip(self._numbered, self.clients.tolist(), strict=True))
+
+    @cached_property
+    def _size_of(self) -> dict[int, int]:
+        return dict(zip(self._numbered, self.sizes.tolist(), strict=True))
+
+    @property
+    def _numbered(self) -> Iterable[int]:
+        first = self.first_slot
+        return range(first, first + len(self.clients)) if self.numbers is None else self.numbers.tolist()
 
     def size_of(self, slot: int) -> int:
         """The number of examples of the client in a slot."""
-        return int(self.sizes[slot - self.first_slot])
+        return self._size_of[slot]
 
     def cohort(self, parameters: int) -> Cohort:
         """Describe the cohort to those who will take in its answers."""
@@ -81,9 +91,14 @@ def plan(
     return Plan(round_, seed, clients, sizes, weight, reached, first_slot, absent, seconds)
 
 
+def weights_by_size(algorithm: Algorithm, sizes: Indices) -> dict[int, float]:
+    """Return the weight of a client of every size that occurs."""
+    return {size: float(algorithm.weigh(size)) for size in set(sizes.tolist())}
+
+
 def planned_weight(algorithm: Algorithm, sizes: Indices) -> float:
     """Return the weight of a whole cohort of clients of these sizes."""
-    by_size = {size: float(algorithm.weigh(size)) for size in set(sizes.tolist())}
+    by_size = weights_by_size(algorithm, sizes)
     weights = (by_size[size] for size in sizes.tolist())
     usable = [weight for weight in weights if math.isfinite(weight) and weight > 0]
     if sum(usable) >= LARGEST_WEIGHT:

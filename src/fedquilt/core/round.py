@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from fedquilt.core.algorithm import Algorithm
+from fedquilt.core.checks import Expected
 from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.exact import LARGEST, WideMean
+from fedquilt.core.exact import WideMean
 from fedquilt.core.fit import draw_normals
 from fedquilt.core.params import Layout, ModelState, Tensors
 from fedquilt.core.plan import Plan
@@ -36,9 +37,14 @@ class Merged:
 
 
 def merge(
-    algorithm: Algorithm, layout: Layout, state: ServerState, planned: Plan, results: Iterable[Answer]
+    algorithm: Algorithm,
+    layout: Layout,
+    state: ServerState,
+    planned: Plan,
+    results: Iterable[Answer],
+    seen: Callable[[ClientUpdate], None] | None = None,
 ) -> tuple[ServerState, Merged]:
-    """Fold the clients' updates, in whatever order they come, into the next state.
+    """Fold the clients' updates, in whatever order they come, into the next state; `seen` is shown those that count.
 
     A client that failed or sent something unusable is left out and named; the weights are over the others. If nobody is
     left the model, the server's optimiser and what is announced stay as they were.
@@ -48,29 +54,34 @@ def merge(
     gathers = {e.name: e.gather(cohort) for e in algorithm.exchanges if e.gather is not None}
     buffers = WideMean(layout.buffer_size)
     counters = state.model.counters.clone()
-    tally = Tally([Fault(planned.client_of[slot], slot, why, simulated=True) for slot, why in planned.absent.items()])
-    at_once = None if gathers or layout.buffer_size or layout.counter_size else getattr(deltas, "add_block", None)
+    expected = Expected.of(algorithm, layout, state, planned)
+    absent = [(planned.client_of[slot], slot, why) for slot, why in planned.absent.items()]
+    tally = Tally([Fault(*about, simulated=True, kind="absent") for about in absent])
+    singly = gathers or layout.buffer_size or layout.counter_size or seen is not None
+    at_once = None if singly else getattr(deltas, "add_block", None)
     for answer in results:
-        if isinstance(answer, BlockUpdate) and at_once is not None and all_usable(answer, layout):
+        if isinstance(answer, BlockUpdate) and at_once is not None and expected.all_usable(answer):
             at_once(answer)
             tally.take(answer)
+            expected.answered.update(answer.slots)
             continue
         for result in one_by_one([answer]):
-            if isinstance(result, Fault):
-                tally.faults.append(result)
+            update = checked(result, expected)
+            if isinstance(update, Fault):
+                tally.faults.append(update)
                 continue
-            reason = fault_in(result, layout, state.model)
-            if reason:
-                tally.faults.append(Fault(result.client, result.slot, reason))
-                continue
-            deltas.add(result)
+            deltas.add(update)
             for gather in gathers.values():
-                gather.add(result)
+                gather.add(update)
             if layout.buffer_size:
-                buffers.add(result.slot, result.buffers, result.weight)
+                buffers.add(update.slot, update.buffers, update.weight)
             if layout.counter_size:
-                torch.maximum(counters, result.counters, out=counters)
-            tally.take_one(result)
+                torch.maximum(counters, update.counters, out=counters)
+            tally.take_one(update)
+            if seen is not None:
+                seen(update)
+    silent = expected.client_of.keys() - expected.answered
+    tally.faults += [Fault(expected.client_of[slot], slot, "did not answer") for slot in silent]
     report = tally.report()
     delta = deltas.finish()
     if delta is None:
@@ -118,50 +129,11 @@ class Tally:
         )
 
 
-def all_usable(block: BlockUpdate, layout: Layout) -> bool:
-    """Say whether every update of a block can be taken in; `fault_in` says what is wrong with one that cannot."""
-    deltas, weights = block.values.vector, block.weights
-    if deltas.shape != (len(block), layout.size) or not deltas.numel():
-        return False
-    return all(0 <= weight < math.inf for weight in weights) and bool(deltas.abs().amax() < LARGEST)
-
-
-def wrong_shape(update: ClientUpdate, layout: Layout) -> str | None:
-    """Say which part of an update has another shape than the model's, if one has."""
-    parts = (
-        ("an update", update.delta, layout.size),
-        ("buffers", update.buffers, layout.buffer_size),
-        ("whole-number buffers", update.counters, layout.counter_size),
-    )
-    for what, values, size in parts:
-        if values.shape != (size,):
-            return f"sent {what} of the shape {tuple(values.shape)}, where the model has {(size,)}"
-    return None
-
-
-def fault_in(update: ClientUpdate, layout: Layout, start: ModelState) -> str | None:
-    """Say what makes an update unusable, if anything does."""
-    if not math.isfinite(update.weight):
-        return f"sent the weight {update.weight}"
-    if update.weight < 0:
-        return f"sent a negative weight ({update.weight:g})"
-    wrong = wrong_shape(update, layout)
-    if wrong is not None:
-        return wrong
-    low, high = (float(bound) for bound in torch.aminmax(update.delta))
-    if math.isnan(low) or math.isnan(high):
-        return "sent NaN in its update"
-    if math.isinf(low) or math.isinf(high):
-        return "sent an infinite value in its update"
-    if max(-low, high) >= LARGEST:
-        return f"sent a value of {max(-low, high):.3g} in its update; the limit is {LARGEST:.0f}"
-    for name, told in flat(update.told):
-        if told.is_floating_point() and not bool(torch.isfinite(told).all()):
-            return f"told NaN or an infinite value besides its update ({name})"
-    # A constant buffer may well hold an infinity, such as a mask's; one that became so in training may not.
-    if len(update.buffers) and bool((~torch.isfinite(update.buffers) & torch.isfinite(start.buffers)).any()):
-        return "sent NaN or an infinite value in its buffers"
-    return None
+def checked(result: ClientUpdate | Fault, expected: Expected) -> ClientUpdate | Fault:
+    """Return a client's answer, or its fault if it cannot be used; whoever answered counts as heard."""
+    reason = None if isinstance(result, Fault) else expected.fault_in(result)
+    expected.answered.add(result.slot)
+    return result if reason is None else Fault(result.client, result.slot, reason, kind="unusable update")
 
 
 def _server_step(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from fedquilt.core.engine import Engine, Pending, Session
 from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
 from fedquilt.core.execution import Compute, Execution
 from fedquilt.core.federation import Federation, SplitName
+from fedquilt.core.interrupts import noting_signals
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
 from fedquilt.core.place import Device, Place, Precision
@@ -18,7 +21,7 @@ from fedquilt.core.plan import Plan
 from fedquilt.core.state import ClientStore, ServerState
 from fedquilt.core.updates import Answer
 from fedquilt.engines.executing import Executing
-from fedquilt.errors import told
+from fedquilt.errors import FedquiltError, told
 from fedquilt.registry import engines
 
 
@@ -42,7 +45,13 @@ class InlineEngine(Executing):
     @contextmanager
     def open(self, federation: Federation) -> Iterator[Session]:
         """Pin torch's settings for as long as the session lasts."""
-        with pinned():
+        in_main = threading.current_thread() is threading.main_thread()
+        if federation.client_seconds is not None and not (in_main and hasattr(signal, "setitimer")):
+            raise FedquiltError(
+                'run.client_seconds: the engine "inline" can stop a client in the main thread only, and on systems with '
+                'timers; use "processes"'
+            )
+        with pinned(), noting_signals():
             federation = self.execution.placed(federation)
             program = self.execution.program(federation)
             if program is not None:

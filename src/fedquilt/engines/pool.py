@@ -7,10 +7,15 @@ out in the order in which the jobs began, and no worker waits for the end of one
 from __future__ import annotations
 
 import json
+import math
+import os
+import secrets
+import signal
+import time
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -19,16 +24,23 @@ from typing import Any, Literal, NamedTuple
 import torch.multiprocessing
 
 from fedquilt.core.block import Program
+from fedquilt.core.client import Kind
 from fedquilt.core.execution import Execution
 from fedquilt.core.federation import Federation
+from fedquilt.core.hosting import too_slow
 from fedquilt.core.params import ModelState
 from fedquilt.core.tensors import to_bytes
 from fedquilt.core.transform import State
-from fedquilt.engines.shared import shared_models, write
-from fedquilt.engines.worker import Desk, work
+from fedquilt.engines.frames import TOKEN, Channel, ProtocolError
+from fedquilt.engines.protocol import check, read, read_more
+from fedquilt.engines.shared import shared, shared_models, write
+from fedquilt.engines.worker import SPOILED, Desk, work
 from fedquilt.errors import WorkerError
 
 DEATHS_ALLOWED = 3
+
+ENDING = 1.0
+"""Seconds that a worker may take to end once its pipe is closed."""
 
 Start = Literal["fork", "spawn"]
 
@@ -37,13 +49,38 @@ Start = Literal["fork", "spawn"]
 class Task:
     """What one worker does at a time; `kept` is what its clients keep between rounds.
 
-    The answer of a task that `fills` is values, in one of the worker's two places for them.
+    The answer of a task that `fills` is values, in one of the worker's two places for them. Its clients are trained
+    together, or, once workers have died on them, `alone`, one by one, so that the one at fault is found. `deaths` are
+    counted by client, those of a block under None; `faults` are the clients that are left out already.
     """
 
     message: dict[str, Any]
     kept: Sequence[State | None] = ()
     fills: bool = False
-    deaths: int = 0
+    alone: bool = False
+    deaths: Counter[int | None] = field(default_factory=Counter)
+    faults: list[dict[str, Any]] = field(default_factory=list)
+    suspicion: bool = False
+    cleared: bool = False
+
+    @property
+    def clients(self) -> list[int]:
+        """The clients that it is about."""
+        return self.message.get("clients", [])
+
+    @property
+    def single(self) -> bool:
+        """Whether it is known which client a worker is busy with."""
+        return self.alone or len(self.clients) == 1
+
+    def leave_out(self, client: int, reason: str, kind: Kind) -> None:
+        """Do the task without a client."""
+        place = self.clients.index(client)
+        slots, kept = self.message["slots"], list(self.kept)
+        self.faults.append({"client": client, "slot": slots[place], "fault": reason, "kind": kind})
+        rest = [other for other in range(len(self.clients)) if other != place]
+        few = {"clients": [self.clients[other] for other in rest], "slots": [slots[other] for other in rest]}
+        self.message, self.kept = self.message | few, [kept[other] for other in rest]
 
 
 class Answered(NamedTuple):
@@ -52,7 +89,7 @@ class Answered(NamedTuple):
     task: Task
     said: Any
     values: ModelState
-    more: bytes | None
+    more: State
 
 
 @dataclass(eq=False)
@@ -61,7 +98,7 @@ class _Job:
     announced: bytes
     queue: deque[Task]
     unanswered: int
-    answers: deque[tuple[Answered, _Worker, int]] = field(default_factory=deque)
+    answers: deque[tuple[Answered, _Worker | None, int]] = field(default_factory=deque)
     slot: int | None = None
     failure: WorkerError | None = None
 
@@ -69,13 +106,28 @@ class _Job:
 @dataclass(eq=False)
 class _Worker:
     process: BaseProcess
-    pipe: Connection
+    channel: Channel
     desk: Desk
     free: list[int] = field(default_factory=lambda: [0, 1])
     place: int = 0
     job: _Job | None = None
     task: Task | None = None
     told: bytes = b""
+    proven: bool = False
+    lost: bool = False
+    since: float = 0.0
+    seen: int = 0
+
+    @property
+    def pipe(self) -> Connection:
+        return self.channel.pipe
+
+    def busy_with(self) -> int | None:
+        """Say which client it is training; None: several at once, or none."""
+        if self.task is None or not self.task.single:
+            return None
+        # A client can write into what is shared as well.
+        return self.task.clients[min(max(int(self.desk.at[0]), 0), len(self.task.clients) - 1)]
 
 
 class Pool:
@@ -85,6 +137,8 @@ class Pool:
         self, federation: Federation, program: Program | None, execution: Execution, count: int, start: Start
     ) -> None:
         """Start the workers."""
+        # How long clients may take is watched from here: a worker may be beyond noticing.
+        self._seconds, federation = federation.client_seconds, replace(federation, client_seconds=None)
         self._federation, self._program, self._execution, self._start = federation, program, execution, start
         models = shared_models(federation.layout, start == "fork", count)
         # As many as workers: a job that is under way has a task at a worker, and one more is to be begun by a free one.
@@ -131,31 +185,70 @@ class Pool:
                 continue
             answered, worker, place = job.answers.popleft()
             yield answered
-            if answered.task.fills:
+            if answered.task.fills and worker is not None:
                 worker.free.append(place)
                 self._hand_out()
 
     def _listen(self) -> None:
-        """Wait until workers answer or die; take their answers and give them new tasks."""
+        """Wait until workers answer, die or take too long; take their answers and give them new tasks."""
         busy = [worker for worker in self._workers if worker.task is not None]
         assert busy, "answers were not asked for in the order in which jobs began"
-        ready = wait([worker.pipe for worker in busy] + [worker.process.sentinel for worker in busy])
-        for worker in busy:
-            if worker.pipe not in ready and worker.process.sentinel not in ready:
-                continue
+        deadlines = [self._deadline(worker) for worker in busy]
+        left = max(min(deadlines) - time.monotonic(), 0.0)
+        waiting = [worker.pipe for worker in busy] + [worker.process.sentinel for worker in busy]
+        ready = wait(waiting, None if math.isinf(left) else left)
+        for worker, deadline in zip(busy, deadlines, strict=True):
             try:
-                said = json.loads(worker.pipe.recv_bytes())
-                more = worker.pipe.recv_bytes() if isinstance(said, dict) and said.get("more") else None
+                if worker.pipe in ready:
+                    self._hear(worker)
+                elif worker.process.sentinel in ready:
+                    raise EOFError
             except (EOFError, OSError):
                 self._replace(worker)
-                continue
-            job, task = worker.job, worker.task
-            assert job is not None
-            assert task is not None
-            job.answers.append((Answered(task, said, worker.desk.results[worker.place], more), worker, worker.place))
-            worker.job = worker.task = None
-            self._done(job, 1)
+            except ProtocolError as error:
+                self._replace(worker, f"the last one sent nonsense: {error}")
+            else:
+                if worker.task is not None and time.monotonic() >= deadline:
+                    self._look_after(worker)
         self._hand_out()
+
+    def _hear(self, worker: _Worker) -> None:
+        """Take what a worker has sent, if it is complete."""
+        message = worker.channel.poll()
+        if message is None:
+            return
+        job, task = worker.job, worker.task
+        assert job is not None
+        assert task is not None
+        said = read(message)
+        more = read_more(worker.channel.receive()) if isinstance(said, dict) and said.get("more") is True else {}
+        check(task.message, said, more)
+        worker.job = worker.task = None
+        worker.proven = True
+        if task.suspicion and task.alone and not task.faults:
+            # Nobody died alone: it was chance, or it is the block. Once more together, since that decides the bits.
+            task.alone, task.cleared, task.deaths = False, True, Counter()
+            worker.free.append(worker.place)
+            job.queue.appendleft(task)
+            return
+        if task.fills:
+            said["answers"] += task.faults
+        job.answers.append((Answered(task, said, worker.desk.results[worker.place], more), worker, worker.place))
+        self._done(job, 1)
+
+    def _deadline(self, worker: _Worker) -> float:
+        """Say when a worker must be looked after: when its clients have had the time that they may take."""
+        if self._seconds is None or worker.task is None or not worker.task.fills:
+            return math.inf
+        return worker.since + self._seconds * (1 if worker.task.single else len(worker.task.clients))
+
+    def _look_after(self, worker: _Worker) -> None:
+        """End a worker whose time is up, unless it has gone on to another client meanwhile."""
+        at = int(worker.desk.at[0])
+        if at != worker.seen:
+            worker.seen, worker.since = at, time.monotonic()
+            return
+        self._replace(worker, slow=True)
 
     def _done(self, job: _Job, tasks: int) -> None:
         job.unanswered -= tasks
@@ -179,15 +272,18 @@ class Pool:
         memories: State = {str(place): own for place, own in enumerate(task.kept) if own is not None}
         tell = bool(job.announced) and worker.told != job.announced
         about = {"model": self._slot(job), "place": worker.place, "announced": tell, "kept": bool(memories)}
+        worker.desk.at[0] = worker.seen = 0
         try:
-            worker.pipe.send_bytes(json.dumps(task.message | about).encode())
+            worker.channel.send(json.dumps(task.message | about | {"alone": task.alone}).encode())
             if tell:
-                worker.pipe.send_bytes(job.announced)
+                worker.channel.send(job.announced)
                 worker.told = job.announced
             if memories:
-                worker.pipe.send_bytes(to_bytes(memories))
-        except OSError:
-            return  # The worker has died; its sentinel will say so.
+                worker.channel.send(to_bytes(memories))
+        except (OSError, EOFError):
+            # It has died, and its sentinel will say so. If it has worked before, this task has nothing to do with it.
+            worker.lost = worker.proven
+        worker.since = time.monotonic()
 
     def _slot(self, job: _Job) -> int:
         """Say where in shared memory a job's model lies; it is written there unless it is there already."""
@@ -204,61 +300,107 @@ class Pool:
         context = torch.multiprocessing.get_context(self._start)
         layout, forked, block = self._federation.layout, self._start == "fork", self._execution.block
         results = shared_models(layout, forked, block), shared_models(layout, forked, block)
-        desk = Desk(tuple(self._models), results)
+        desk = Desk(tuple(self._models), results, shared(1, torch.int64, forked))
         ours, theirs = context.Pipe()
+        token = secrets.token_bytes(TOKEN)
+        inherited = [ours, *(worker.pipe for worker in self._workers)] if forked else []
+        timed, spawned = self._seconds is not None, not forked
+        shared_with = (desk, Channel(theirs, token), inherited, spawned, timed)
         process = context.Process(  # type: ignore[attr-defined]
-            target=work,
-            args=(self._federation, self._program, self._execution, desk, theirs, self._start == "spawn"),
-            daemon=True,
+            target=work, args=(self._federation, self._program, self._execution, *shared_with), daemon=True
         )
         with warnings.catch_warnings():
             # Python 3.12 warns of a fork when any thread exists. NumPy's idle ones do; a worker never uses them.
             warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
             process.start()
         theirs.close()
-        return _Worker(process, ours, desk)
+        os.set_blocking(ours.fileno(), False)
+        return _Worker(process, Channel(ours, token, process.sentinel), desk)
 
     def _greet(self, worker: _Worker) -> None:
         """Wait until a spawned worker has started; a forked one is there at once."""
         if self._start == "fork":
             return
         try:
-            worker.pipe.recv_bytes()
-        except EOFError:
+            worker.channel.receive()
+        except (EOFError, OSError, ProtocolError):
             self.close()
             raise WorkerError(
                 "a worker process could not start. If the message above speaks of starting a new process: put what your "
                 "script does under `if __name__ == '__main__':`, because workers import it"
             ) from None
 
-    def _replace(self, dead: _Worker) -> None:
+    def _replace(self, dead: _Worker, why: str = "", slow: bool = False) -> None:
+        """Put a new worker in the place of one that died, sent nonsense or was too slow; its task is done again."""
+        if not (slow or why):  # it may be about to end by itself, and say how
+            dead.process.join(ENDING)
+            why = "it closed the pipe to its parent" if dead.process.is_alive() else ""
+        dead.process.kill()
         dead.process.join()
+        job, task, client, place = dead.job, dead.task, dead.busy_with(), self._workers.index(dead)
         dead.pipe.close()
-        job, task, place = dead.job, dead.task, self._workers.index(dead)
         assert job is not None
         assert task is not None
-        self._workers[place] = self._hire()
+        del self._workers[place]  # the new one must not inherit its pipe
+        self._workers.insert(place, self._hire())
         self._greet(self._workers[place])
-        task.deaths += 1
-        if task.deaths >= DEATHS_ALLOWED:
-            # Told to whoever asks for this job's answers: a job that began earlier is not to blame.
-            job.failure = WorkerError(_epitaph(task, dead.process.exitcode))
-            left = 1 + len(job.queue)
-            job.queue.clear()
-            self._done(job, left)
+        code = dead.process.exitcode
+        if slow:
+            self._give_up_waiting(task, client)
+        elif not dead.lost:
+            task.deaths[client] += 1
+            if task.deaths[client] >= DEATHS_ALLOWED:
+                if not task.fills:
+                    # Told to whoever asks for this job's answers: a job that began earlier is not to blame.
+                    job.failure = WorkerError(_epitaph(task, why, code))
+                    left = 1 + len(job.queue)
+                    job.queue.clear()
+                    self._done(job, left)
+                    return
+                self._blame(task, client, _epitaph(task, why, code))
+        if task.fills and not task.clients:
+            job.answers.append((Answered(task, {"answers": task.faults}, dead.desk.results[0], {}), None, 0))
+            self._done(job, 1)
             return
-        warnings.warn(
-            f"worker process {dead.process.pid} died (exit code {dead.process.exitcode}); its work is done again",
-            RuntimeWarning,
-            stacklevel=2,
-        )
         job.queue.appendleft(task)
+        if not slow:
+            warnings.warn(
+                f"worker process {dead.process.pid} died ({_ending(why, code)}); its work is done again",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _blame(self, task: Task, client: int | None, reason: str) -> None:
+        """Leave out the client that workers died on; where it is not known which, find it."""
+        if client is not None:
+            task.leave_out(client, reason, "died")
+        elif not task.cleared:
+            task.alone = task.suspicion = True
+        else:
+            for each in list(task.clients):
+                task.leave_out(each, f"cannot be trained in a block: {reason}", "died")
+
+    def _give_up_waiting(self, task: Task, client: int | None) -> None:
+        if client is None:
+            task.alone = True
+        else:
+            task.leave_out(client, too_slow(self._seconds), "too slow")
 
 
-def _epitaph(task: Task, exitcode: int | None) -> str:
-    clients = task.message.get("clients", [])
-    what = f"client {', '.join(map(str, clients))}" if clients else "evaluation"
-    text = f"{DEATHS_ALLOWED} worker processes died on {what} (exit code {exitcode})"
-    if exitcode == -9:
+def _ending(why: str, exitcode: int | None) -> str:
+    if why:
+        return why
+    if exitcode == SPOILED:
+        return "a client had changed what cannot be put back in a process: open files, or torch's modes"
+    if exitcode is not None and exitcode < 0:
+        return f"signal {signal.Signals(-exitcode).name}"
+    return f"exit code {exitcode}"
+
+
+def _epitaph(task: Task, why: str, exitcode: int | None) -> str:
+    text = (
+        f"{DEATHS_ALLOWED} worker processes died on {'it' if task.fills else 'evaluation'} ({_ending(why, exitcode)})"
+    )
+    if exitcode == -9 and not why:
         text += "; the system may be out of memory: try fewer workers (engine.workers)"
     return text

@@ -26,7 +26,7 @@ from fedquilt.core.pinned import pinned
 from fedquilt.core.place import Device, Place, Precision, require
 from fedquilt.core.plan import Plan
 from fedquilt.core.state import ClientStore, ServerState
-from fedquilt.core.tensors import from_bytes, to_bytes
+from fedquilt.core.tensors import to_bytes
 from fedquilt.core.updates import Answer, BlockUpdate
 from fedquilt.engines.executing import Executing
 from fedquilt.engines.pool import Answered, Pool, Start, Task
@@ -176,11 +176,11 @@ def _said(tasks: Sequence[Task], answers: Iterable[Answered]) -> list[Any]:
 def _updates(answers: Iterable[Answered]) -> Iterator[Answer]:
     """Turn what workers answer into clients' updates, whose values stay where they lie."""
     for _, said, values, more in answers:
-        besides: dict[str, Any] = {} if more is None else from_bytes(more)
+        besides: dict[str, Any] = more
         row = 0
         for about in said["answers"]:
             if "fault" in about:
-                yield Fault(about["client"], about["slot"], about["fault"])
+                yield Fault(about["client"], about["slot"], about["fault"], kind=about["kind"])
             elif "clients" in about:
                 yield BlockUpdate(values=rows_of(values, row, len(about["clients"])), **about)
                 row += len(about["clients"])

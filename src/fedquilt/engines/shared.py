@@ -17,7 +17,7 @@ def shared_models(layout: Layout, forked: bool, count: int) -> ModelState:
     handed torch's own shared tensors.
     """
     sizes = (layout.size, torch.float32), (layout.buffer_size, torch.float32), (layout.counter_size, torch.int64)
-    return ModelState(*(_shared(count * size, dtype, forked).view(count, size) for size, dtype in sizes))
+    return ModelState(*(shared(count * size, dtype, forked).view(count, size) for size, dtype in sizes))
 
 
 def rows_of(models: ModelState, first: int, count: int) -> ModelState:
@@ -34,7 +34,8 @@ def write(target: ModelState, source: ModelState) -> None:
         target.counters.copy_(source.counters)
 
 
-def _shared(size: int, dtype: torch.dtype, forked: bool) -> Tensor:
+def shared(size: int, dtype: torch.dtype, forked: bool) -> Tensor:
+    """Allocate numbers in shared memory, all 0."""
     if size == 0 or not forked:
         tensor = torch.zeros(size, dtype=dtype)
         tensor.share_memory_()  # type: ignore[no-untyped-call]

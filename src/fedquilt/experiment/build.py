@@ -61,7 +61,9 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
     with _naming(spec, "method"):
         check_consistent(algorithm)
     with _naming(spec, "model"):
-        federation = Federation.of(module, data, partition, algorithm, options.seed, metrics, simulation)
+        federation = Federation.of(
+            module, data, partition, algorithm, options.seed, metrics, simulation, options.client_seconds
+        )
     with _naming(spec, "run"):
         require_accuracy(options, federation)
     return federation, engine

@@ -26,7 +26,7 @@ import tomli_w
 from pydantic import Field
 
 from fedquilt import registry
-from fedquilt.arguments import ArgumentError, Count, NonNegative, Seed, check, paths
+from fedquilt.arguments import ArgumentError, Count, NonNegative, Positive, Seed, check, paths
 from fedquilt.errors import SpecError, nearest
 from fedquilt.experiment.imports import imported
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics
@@ -61,6 +61,7 @@ class Options:
     - `diagnose`: also measure why clients disagree: conflicts, divergence, the terms of the excess-risk bound.
     - `stop_at`: stop once test accuracy reaches this.
     - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
+    - `client_seconds`: how long a client may take, by the clock, before it is left out of the round; unset, for ever.
     - `import_from`: a folder to import the user's own functions from.
     - `loss`: what is minimised; unset, the method's own. `metrics`: what is measured besides it; unset, accuracy where
       there are classes.
@@ -75,6 +76,7 @@ class Options:
     diagnose: bool = False
     stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
     checkpoint_seconds: NonNegative = 10.0
+    client_seconds: Positive | None = None
     import_from: str | None = None
     loss: str | None = None
     metrics: list[str] | None = None

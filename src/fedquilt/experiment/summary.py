@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from fedquilt.errors import visible
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.metrics.curves import History
 
@@ -97,9 +98,14 @@ def _left_out(records: list[dict[str, Any]]) -> dict[str, Any]:
     dropped = [entry for record in records for entry in record["dropped"]]
     return {
         "clients": len(dropped),
-        "reasons": dict(Counter(entry["reason"] for entry in dropped).most_common(10)),
+        "kinds": dict(Counter(entry.get("kind", "error") for entry in dropped).most_common()),
+        "examples": {entry.get("kind", "error"): _example(entry) for entry in reversed(dropped)},
         "rounds_without_update": sum(not record["applied"] for record in records),
     }
+
+
+def _example(entry: dict[str, Any]) -> str:
+    return f"client {entry['client']}: {visible(entry['reason'])}"
 
 
 def quiet_summary(path: str | Path) -> dict[str, Any]:

@@ -51,6 +51,7 @@ def train(
     start_skip: Sequence[str] | None = None,
     trainable: int | Sequence[str] | None = None,
     simulate: Sequence[Simulation] = (),
+    client_seconds: float | None = None,
 ) -> Result:
     """Train your own model on your own data, and return the history and the trained model.
 
@@ -60,7 +61,8 @@ def train(
     `loss` is a name, or a function of outputs and targets that returns one loss a prediction; `metrics` are names or such
     functions. `start`, `start_skip` and `trainable` are as in a spec: a safetensors file with the model's first values,
     what of it not to take, and the parts to train, or how many of the last layers. `simulate` is who shows up and how
-    faithfully, as `[dropout(0.1), stragglers(deadline=60.0)]`.
+    faithfully, as `[dropout(0.1), stragglers(deadline=60.0)]`. `client_seconds` is how long a client may take, by the
+    clock, before it is left out of the round.
 
     >>> import numpy as np, torch
     >>> from fedquilt import arrays, fed_avg, iid, inline, train
@@ -81,6 +83,7 @@ def train(
         "diagnose": diagnose,
         "stop_at": stop_at,
         "checkpoint_seconds": checkpoint_seconds,
+        "client_seconds": client_seconds,
         "loss": None if loss is None else written(loss),
         "metrics": None if metrics is None else [written(metric) for metric in metrics],
         "start": None if start is None else str(Path(start).absolute()),
@@ -101,7 +104,8 @@ def train(
         warm(model, options)
     method = method if loss is None else with_loss(method, chosen_loss(loss))
     measured = None if metrics is None else chosen_metrics(metrics)
-    federation = Federation.of(model, data, partition, method, seed, measured, combined(simulate))
+    simulation = combined(simulate)
+    federation = Federation.of(model, data, partition, method, seed, measured, simulation, options.client_seconds)
     require_accuracy(options, federation)
     chosen = engine or processes()
     if out is None:

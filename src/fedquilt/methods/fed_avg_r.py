@@ -22,9 +22,9 @@ from torch import Tensor
 from fedquilt.arguments import Count, NonNegative
 from fedquilt.core.algorithm import Algorithm, Cohort, Indices, add_exchange
 from fedquilt.core.client import ClientUpdate
-from fedquilt.core.exchange import Exchange, First, Parting, Setting, Trained, Visit
+from fedquilt.core.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
 from fedquilt.core.features import features_of
-from fedquilt.core.params import ModelState, Tensors
+from fedquilt.core.params import Layout, ModelState, Tensors
 from fedquilt.core.penalty import Penalty, Seen, classifier_layer
 from fedquilt.core.rng import generator
 from fedquilt.core.state import ServerState
@@ -36,6 +36,9 @@ from fedquilt.parts.penalties import frobenius, mmd, trace_norm
 from fedquilt.registry import wrappers
 
 NAME = "fed_avg_r"
+
+FARTHEST = 2.0**40
+"""Features may be this large: their squares must be numbers."""
 Norm = Literal["batch", "client"]
 
 
@@ -80,7 +83,16 @@ def fed_avg_r(
         return add_exchange(regularised, Exchange(NAME, begin=begin)) if needed else regularised
     told = partial(_end, estimator, layer)
     announce = partial(_announce, estimator, layer)
-    exchange = Exchange(NAME, announce=announce, begin=begin, end=told, gather=_Told, retell=_retell, regroup=_regroup)
+    exchange = Exchange(
+        NAME,
+        announce=announce,
+        begin=begin,
+        end=told,
+        uploads=_uploads,
+        gather=_Told,
+        retell=_retell,
+        regroup=_regroup,
+    )
     return add_exchange(regularised, exchange)
 
 
@@ -128,6 +140,12 @@ def _end(estimator: Estimator, layer: str | None, visit: Visit, trained: Trained
     """Estimate the client's feature distribution with its own model."""
     data = visit.data
     return Parting(told=_estimated(estimator, layer, visit.context.bench, trained.after, data.data, data.rows))
+
+
+def _uploads(layout: Layout, announced: Tensors) -> dict[str, Upload]:
+    """A row of what is announced: the mean and the scale of one client's features."""
+    rows = {"mean": announced["means"], "scale": announced["scales"]}
+    return {name: Upload(tuple(row.shape[1:]), least=-FARTHEST, limit=FARTHEST) for name, row in rows.items()}
 
 
 def _estimated(

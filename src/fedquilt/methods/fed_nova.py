@@ -15,12 +15,15 @@ from torch import Tensor
 from fedquilt.core.algorithm import Algorithm, Cohort, add_exchange, claim
 from fedquilt.core.client import ClientUpdate
 from fedquilt.core.exact import ExactMean
-from fedquilt.core.exchange import Exchange, Parting, Trained, Visit
-from fedquilt.core.params import Tensors
+from fedquilt.core.exchange import Exchange, Parting, Trained, Upload, Visit
+from fedquilt.core.params import Layout, Tensors
 from fedquilt.errors import SpecError
 from fedquilt.registry import wrappers
 
 NAME = "fed_nova"
+
+MOST_STEPS = 2.0**40
+"""Local steps that a client may claim, at most. Divided by fewer than 1, an update could be too large to be summed."""
 
 
 @wrappers.register
@@ -35,11 +38,16 @@ def fed_nova(algorithm: Algorithm) -> Algorithm:
     """
     if algorithm.keep_local_state:
         raise SpecError("fed_nova: needs momentum that starts anew in every round: leave keep_momentum out")
-    return claim(add_exchange(algorithm, Exchange(NAME, end=_end)), NAME, reduce=NormalisedMean)
+    return claim(add_exchange(algorithm, Exchange(NAME, end=_end, uploads=_uploads)), NAME, reduce=NormalisedMean)
 
 
 def _end(visit: Visit, trained: Trained) -> Parting:
     return Parting(told={"steps": torch.tensor([trained.effective_steps], dtype=torch.float64)})
+
+
+def _uploads(layout: Layout, announced: Tensors) -> dict[str, Upload]:
+    # A single step may come out a little below 1, as a sum of powers of the momentum.
+    return {"steps": Upload((1,), torch.float64, least=1 - 2.0**-20, limit=MOST_STEPS)}
 
 
 class NormalisedMean:

@@ -19,11 +19,12 @@ import numpy.typing as npt
 
 from fedquilt.arguments import BelowOne, Count, Positive
 from fedquilt.core.algorithm import Algorithm, Indices, claim
+from fedquilt.core.checks import Expected
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.course import Ended, Step, Work, every_group, listened, merged, regrouped
 from fedquilt.core.engine import Pending
 from fedquilt.core.plan import Plan, plan, planned_weight
-from fedquilt.core.round import fault_in
+from fedquilt.core.round import checked
 from fedquilt.core.state import Group, RunState
 from fedquilt.core.updates import Answer, one_by_one
 from fedquilt.errors import SpecError
@@ -101,13 +102,10 @@ class ClusterThenTrain:
         self, work: Work, run: RunState, everyone: Algorithm, planned: Plan, answers: Iterable[Answer]
     ) -> Ended:
         federation, (whole,) = work.federation, run.groups
-        heard = listened(work, whole.state, answers, 0, len(planned.slots))
-        results = [_copied(result) for result in one_by_one(heard)]
-        usable = [
-            result
-            for result in results
-            if isinstance(result, ClientUpdate) and fault_in(result, federation.layout, whole.state.model) is None
-        ]
+        heard = listened(work, answers, 0, len(planned.slots))
+        expected = Expected.of(everyone, federation.layout, whole.state, planned)
+        results = [_copied(checked(result, expected)) for result in one_by_one(heard)]
+        usable = [result for result in results if isinstance(result, ClientUpdate)]
         members = self._members([update.client for update in usable], usable, len(federation.partition))
         steps: list[Step] = []
         store = run.store
@@ -115,21 +113,21 @@ class ClusterThenTrain:
             inside = set(clients.tolist())
             # Those who were asked keep their slots: with one cluster this is the plan itself.
             absent = {slot: why for slot, why in planned.absent.items() if planned.client_of[slot] in inside}
-            asked = planned.clients[np.isin(planned.clients, clients)]
-            sizes = federation.population.sizes[asked]
+            here = np.flatnonzero(np.isin(planned.clients, clients))
+            asked, sizes = planned.clients[here], planned.sizes[here]
             part = replace(
                 planned,
                 clients=asked,
                 sizes=sizes,
                 weight=planned_weight(everyone, sizes),
                 population=len(clients),
-                # It tells the clusters' server noise apart; the updates know their own slots.
+                # It tells the clusters' server noise apart; the slots are those of the whole plan.
                 first_slot=sum(len(step.planned.clients) for step in steps),
-                absent={},
+                absent=absent,
+                numbers=here + planned.first_slot,
             )
-            gone = [Fault(planned.client_of[slot], slot, why, simulated=True) for slot, why in absent.items()]
             own = [result for result in results if result.client in inside]
-            step, store = merged(work, whole.state, part, store, [*gone, *own])
+            step, store = merged(work, whole.state, part, store, own)
             steps.append(step)
         states = [step.after for step in steps]
         if len(members) > 1:

@@ -16,10 +16,9 @@ import torch
 
 from fedquilt.core.algorithm import Algorithm, Cohort, add_exchange, claim
 from fedquilt.core.client import ClientUpdate
-from fedquilt.core.exact import LARGEST, ExactMean
-from fedquilt.core.exchange import Exchange, First, Parting, Setting, Trained, Visit
-from fedquilt.core.fit import ClientError
-from fedquilt.core.params import Tensors
+from fedquilt.core.exact import ExactMean
+from fedquilt.core.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
+from fedquilt.core.params import Layout, Tensors
 from fedquilt.core.state import ServerState
 from fedquilt.core.transform import chain
 from fedquilt.errors import SpecError
@@ -46,6 +45,7 @@ def scaffold(algorithm: Algorithm) -> Algorithm:
         announce=_announce,
         begin=_begin,
         end=_end,
+        uploads=_uploads,
         gather=_Variates,
         retell=_retell,
         regroup=_regroup,
@@ -70,11 +70,12 @@ def _begin(visit: Visit) -> Tensors:
 def _end(visit: Visit, trained: Trained) -> Parting:
     """Return c_k⁺ to keep, and c_k⁺ − c_k to tell."""
     change = -visit.announced["variate"] - trained.delta / (trained.effective_steps * trained.lr)
-    largest = float(change.abs().max())
-    if largest >= LARGEST:  # The update itself may be smaller by K·η, and pass.
-        raise ClientError(f"its control variate has a value of {largest:.3g}; the limit is {LARGEST:.0f}")
     own = change if visit.kept is None else visit.kept["variate"] + change
     return Parting(keep={"variate": own}, told={"variate": change})
+
+
+def _uploads(layout: Layout, announced: Tensors) -> dict[str, Upload]:
+    return {"variate": Upload((layout.size,))}
 
 
 class _Variates:

@@ -1,0 +1,467 @@
+"""A client may do anything: the run goes on without it, it is named, and nobody else's bits change. In every engine.
+
+One of six clients misbehaves in the last thing that it does, when it makes its update ready to be sent. The others must
+send what they send in a run in which that client fails in an ordinary way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import socket
+import stat
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+import fedquilt
+from fedquilt.core.exchange import Exchange, Parting
+from fedquilt.core.hosting import SpoiledError
+from fedquilt.core.interrupts import TooSlowError
+from fedquilt.core.pinned import SETTINGS
+from fedquilt.errors import LONGEST_TEXT, ExampleError
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:worker process .* died:RuntimeWarning"),
+]
+
+HOSTILE = 3
+"""It holds 60 examples: of the blocks of two, it shares one with the largest client."""
+
+WORKERS = {
+    "processes": lambda: fedquilt.processes(workers=2),
+    "vectorised": lambda: fedquilt.vectorised(block=2, workers=2),
+}
+ENGINES = {"inline": fedquilt.inline} | WORKERS
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """Stands where `corrupt` does, and lets one client do as it likes with its update."""
+
+    act: object
+    labels: None = None
+
+    def hits(self, client, population, seed):
+        return client == HOSTILE
+
+    def update(self, delta, rng):
+        return self.act(delta)
+
+
+def run(blobs, unbalanced, smooth, engine, act, method=None, **options):
+    method = method or fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
+    options["simulate"] = [fedquilt.Simulation("hostile", corruption=(Hostile(act),))]
+    return fedquilt.train(smooth, blobs, unbalanced, method, rounds=2, engine=ENGINES[engine](), **options)
+
+
+@pytest.fixture
+def go(blobs, unbalanced, smooth):
+    def going(engine, act, **options):
+        return run(blobs, unbalanced, smooth, engine, act, **options)
+
+    return going
+
+
+def left_out(result, kind):
+    """Make sure that it was this client alone that was left out of every round; return the reasons."""
+    for record in result.history:
+        assert [(fault["client"], fault["kind"]) for fault in record["dropped"]] == [(HOSTILE, kind)]
+        assert sorted(record["clients"]) == [0, 1, 2, 4, 5]
+        assert record["applied"]
+    return [record["dropped"][0]["reason"] for record in result.history]
+
+
+def raising(error):
+    def act(delta):
+        raise error
+
+    return act
+
+
+class MuteError(Exception):
+    """Has no text."""
+
+    def __str__(self):
+        raise SystemExit(7)
+
+
+class BareError(BaseException):
+    pass
+
+
+RAISED = {
+    "an exception": (raising(RuntimeError("the sensor is broken")), "RuntimeError: the sensor is broken"),
+    "sys.exit": (lambda delta: sys.exit(3), "SystemExit: 3"),
+    "KeyboardInterrupt": (raising(KeyboardInterrupt()), "KeyboardInterrupt"),
+    "GeneratorExit": (raising(GeneratorExit()), "GeneratorExit"),
+    "BaseException": (raising(BareError("odd")), "BareError: odd"),
+    "no text": (raising(MuteError()), "MuteError, whose text cannot be had: its __str__ raises SystemExit"),
+    "a text of 5 MB": (raising(ValueError("a" * 5_000_000)), f"ValueError: {'a' * (LONGEST_TEXT - 12)}…"),
+    "escapes": (
+        raising(ValueError("\x1b[2J\nround 9: \u202eall is well\x00")),
+        r"ValueError: \x1b[2J round 9: \u202eall",
+    ),
+}
+
+
+ORDINARY = {
+    "raises": raising(RuntimeError()),
+    "sends NaN": lambda delta: delta * float("nan"),
+    "behaves": lambda delta: delta,
+}
+
+
+@pytest.fixture(scope="module")
+def known():
+    return {}
+
+
+@pytest.fixture
+def ordinary(go, known):
+    """What a run tells in which the client fails in an ordinary way, or not at all; made once."""
+
+    def of(engine, name):
+        if (engine, name) not in known:
+            known[engine, name] = told(go(engine, ORDINARY[name]))
+        return known[engine, name]
+
+    return of
+
+
+def told(result):
+    """The digest, and what is known of each round."""
+    timeless = [{k: v for k, v in r.items() if k not in ("seconds", "dropped")} for r in result.history]
+    return result.digest, timeless
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", RAISED)
+def test_what_a_client_raises_is_its_own_fault(name, engine, go, ordinary):
+    act, text = RAISED[name]
+    expected = ordinary(engine, "raises")
+    result = go(engine, act)
+    for reason in left_out(result, "error"):
+        assert reason.startswith(text)
+        assert reason.isprintable()
+        assert len(reason) < LONGEST_TEXT + 100
+    assert told(result) == expected
+
+
+class Sub(torch.Tensor):
+    pass
+
+
+def emptied(delta):
+    delta = delta.clone()
+    delta.untyped_storage().resize_(0)
+    return delta
+
+
+FORMS = {
+    "None": lambda delta: None,
+    "a list": lambda delta: delta.tolist(),
+    "text": lambda delta: "update",
+    "an array": lambda delta: delta.numpy(),
+    "a subclass": lambda delta: delta.as_subclass(Sub),
+    "sparse": lambda delta: delta.to_sparse(),
+    "meta": lambda delta: delta.to("meta"),
+    "quantized": lambda delta: torch.quantize_per_tensor(delta, 0.1, 0, torch.qint8),
+    "float16": lambda delta: delta.half(),
+    "float64": lambda delta: delta.double(),
+    "float8": lambda delta: delta.to(torch.float8_e4m3fn),
+    "complex": lambda delta: delta.to(torch.complex64),
+    "whole": lambda delta: delta.long(),
+    "bool": lambda delta: delta.bool(),
+    "expanded": lambda delta: delta[:1].expand(len(delta)),
+    "strided": lambda delta: delta.repeat_interleave(2)[::2],
+    "with a graph": lambda delta: delta.clone().requires_grad_() * 2,
+    "longer": lambda delta: torch.cat([delta, delta]),
+    "a matrix": lambda delta: delta[None],
+    "without memory": emptied,
+    "NaN": lambda delta: delta * float("nan"),
+    "infinite": lambda delta: delta + float("inf"),
+    "large": lambda delta: delta + 2.0**20,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize.*")
+@pytest.mark.filterwarnings("ignore:.*deprecated.*")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", FORMS)
+def test_an_update_that_is_none(name, engine, go, ordinary):
+    expected = ordinary(engine, "sends NaN")
+    result = go(engine, FORMS[name])
+    for reason in left_out(result, "unusable update"):
+        assert reason.startswith("sent ")
+    assert told(result) == expected
+
+
+def abort(delta):
+    faulthandler.disable()
+    os.abort()
+
+
+def segfault(delta):
+    faulthandler.disable()
+    ctypes.string_at(0)
+
+
+def close_files(delta):
+    os.closerange(3, 256)
+    return delta
+
+
+def into_every_pipe(message):
+    """Write into every socket that this process has, as a client that has lost its way might."""
+
+    def act(delta):
+        for descriptor in range(3, 256):
+            try:
+                if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                    with socket.socket(fileno=os.dup(descriptor)) as pipe:
+                        pipe.setblocking(False)
+                        pipe.send(message)
+            except OSError:
+                continue
+        return delta
+
+    return act
+
+
+DEATHS = {
+    "os._exit": (lambda delta: os._exit(5), "(exit code 5)"),
+    "a signal": (lambda delta: os.kill(os.getpid(), signal.SIGKILL), "(signal SIGKILL)"),
+    "abort": (abort, "(signal SIGABRT)"),
+    "a segmentation fault": (segfault, "(signal SIGSEGV)"),
+    "closed files": (close_files, "(a client had changed what cannot be put back in a process"),
+    "a little garbage": (into_every_pipe(b"\x00"), "(the last one sent nonsense: this is no message)"),
+    "much garbage": (into_every_pipe(b"\x7f\xff" * 5000), "(the last one sent nonsense: this is no message"),
+    "text": (into_every_pipe(b"done, thank you\n"), "(the last one sent nonsense: this is no message"),
+}
+
+
+@pytest.mark.parametrize("engine", WORKERS)
+@pytest.mark.parametrize("name", DEATHS)
+def test_a_client_that_kills_its_worker_is_left_out_after_three_deaths(name, engine, go, ordinary):
+    act, text = DEATHS[name]
+    expected = ordinary(engine, "raises")
+    result = go(engine, act)
+    for reason in left_out(result, "died"):
+        assert reason.startswith(f"3 worker processes died on it {text}")
+    assert told(result) == expected
+
+
+def test_closed_files_end_an_inline_run_and_name_the_client(go, tmp_path):
+    """In a process of its own: pytest needs its files."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            go("inline", close_files)
+        except SpoiledError as error:
+            status = 0 if f"client {HOSTILE} changed what cannot be put back" in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def sleeping(delta):
+    time.sleep(600)
+
+
+def stubborn(delta):
+    while True:
+        with suppress(Exception):
+            time.sleep(600)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("act", [sleeping, stubborn])
+def test_a_client_that_never_ends_is_left_out_when_its_time_is_up(act, engine, go, ordinary):
+    begun = time.monotonic()
+    result = go(engine, act, client_seconds=1.5)
+    for reason in left_out(result, "too slow"):
+        assert reason == "took longer than the 1.5 s of run.client_seconds"
+    assert time.monotonic() - begun < 30
+    assert told(result) == ordinary(engine, "raises")
+
+
+def lasting(change):
+    def act(delta):
+        change()
+        return delta
+
+    return act
+
+
+class Doubling(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        return result * 2 if isinstance(result, torch.Tensor) and result.is_floating_point() else result
+
+
+def fork():
+    os.fork()
+
+
+CHANGES = {
+    "threads": lambda: torch.set_num_threads(4),
+    "gradients": lambda: torch.set_grad_enabled(False),
+    "inference mode": lambda: torch.inference_mode().__enter__(),
+    "autocast": lambda: torch.autocast("cpu").__enter__(),
+    "default dtype": lambda: torch.set_default_dtype(torch.float64),
+    "default device": lambda: torch.set_default_device("meta"),
+    "matmul precision": lambda: torch.set_float32_matmul_precision("medium"),
+    "convolutions": lambda: setattr(torch.backends.mkldnn.conv, "fp32_precision", "bf16"),
+    "mkldnn": lambda: setattr(torch.backends.mkldnn, "enabled", False),
+    "deterministic": lambda: torch.use_deterministic_algorithms(True),
+    "anomalies": lambda: torch.autograd.set_detect_anomaly(True),
+    "denormal numbers": lambda: torch.set_flush_denormal(True),
+    "a function mode": lambda: Doubling().__enter__(),
+    "the folder": lambda: os.chdir("/"),
+    "the seed": lambda: torch.manual_seed(1),
+    "a fork": fork,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*Anomaly Detection.*")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", CHANGES)
+def test_settings_that_a_client_changes_are_put_back(name, engine, go, ordinary):
+    """Its own update is as good as any; nobody else notices, and neither does the process that asked for the run."""
+    before = [setting.read() for setting in SETTINGS]
+    expected = ordinary(engine, "behaves")
+    result = go(engine, lasting(CHANGES[name]))
+    assert told(result) == expected
+    assert all(record["dropped"] == [] for record in result.history)
+    assert [setting.read() for setting in SETTINGS] == before
+
+
+def telling(told):
+    """SCAFFOLD, but one client tells something else than its control variate."""
+    method = fedquilt.scaffold(fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8))
+    (exchange,) = method.exchanges
+
+    def end(visit, trained):
+        parting = exchange.end(visit, trained)
+        return parting if visit.context.client != HOSTILE else Parting(parting.keep, told(parting.told["variate"]))
+
+    return replace(method, exchanges=(replace(exchange, end=end),))
+
+
+TOLD = {
+    "nothing": lambda variate: None,
+    "an empty table": lambda variate: {},
+    "another name": lambda variate: {"variance": variate},
+    "one more": lambda variate: {"variate": variate, "more": variate},
+    "shorter": lambda variate: {"variate": variate[1:]},
+    "none": lambda variate: {"variate": None},
+    "text": lambda variate: {"variate": "c"},
+    "half": lambda variate: {"variate": variate.half()},
+    "sparse": lambda variate: {"variate": variate.to_sparse()},
+    "expanded": lambda variate: {"variate": variate[:1].expand(len(variate))},
+    "1e30": lambda variate: {"variate": variate + 1e30},
+    "NaN": lambda variate: {"variate": variate * float("nan")},
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", TOLD)
+def test_what_is_told_besides_the_update_is_checked_as_well(name, engine, go):
+    expected = told(go(engine, lambda delta: delta, method=telling(TOLD["NaN"])))
+    result = go(engine, lambda delta: delta, method=telling(TOLD[name]))
+    for reason in left_out(result, "unusable update"):
+        assert "variate" in reason or "scaffold" in reason
+    assert told(result) == expected
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("steps", [0.0, -3.0, 1e-30, 1e300, float("nan")], ids=str)
+def test_steps_that_cannot_be(steps, engine, go):
+    """FedNova divides by them."""
+    method = fedquilt.fed_nova(fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8))
+    (exchange,) = method.exchanges
+
+    def end(visit, trained):
+        claimed = steps if visit.context.client == HOSTILE else trained.effective_steps
+        return Parting(told={"steps": torch.tensor([claimed], dtype=torch.float64)})
+
+    method = replace(method, exchanges=(replace(exchange, end=end),))
+    result = go(engine, lambda delta: delta, method=method)
+    left_out(result, "unusable update")
+    assert torch.isfinite(result.state.vector).all()
+
+
+KEPT = {
+    "a list": [1.0],
+    "none": {"own": None},
+    "a number": {"own": 3.0},
+    "sparse": {"own": torch.eye(2).to_sparse()},
+    "meta": {"own": torch.zeros(2, device="meta")},
+    "complex": {"own": torch.zeros(2, dtype=torch.complex64)},
+    "odd names": {3: torch.zeros(2)},
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", KEPT)
+def test_what_a_client_keeps_must_be_fit_to_be_kept(name, engine, go, tmp_path):
+    def end(visit, trained):
+        return Parting(keep=KEPT[name] if visit.context.client == HOSTILE else {"own": torch.ones(2)})
+
+    method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
+    method = replace(method, exchanges=(Exchange("memory", end=end, remembers=True),))
+    result = go(engine, lambda delta: delta, method=method)
+    left_out(result, "error" if name == "a list" else "unusable update")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "error", [ExampleError("row 7: no such file"), OSError("gone"), ValueError("not a picture")], ids=repr
+)
+def test_an_example_that_cannot_be_read_is_the_fault_of_who_holds_it(error, engine, blobs, unbalanced, smooth):
+    """Also where a program is tried out before the first round, and of the largest label, which is looked at then."""
+    x = blobs.train.x.clone()
+    x[unbalanced.client(0)] = 1e9
+    x[unbalanced.client(5)] = 1e9
+
+    def prepare(raw):
+        if raw.max() > 1e8:
+            raise error
+        return raw
+
+    data = replace(blobs, train=replace(blobs.train, x=x), prepare=prepare)
+    method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
+    result = fedquilt.train(smooth, data, unbalanced, method, rounds=2, engine=ENGINES[engine]())
+    for record in result.history:
+        assert {fault["client"] for fault in record["dropped"]} == {0, 5}
+        assert sorted(record["clients"]) == [1, 2, 3, 4]
+
+
+def test_ctrl_c_is_not_taken_for_a_clients_own(go):
+    """The system delivers the signal while a client is at work: it ends the run, as always."""
+    result = go("inline", lasting(lambda: os.kill(os.getpid(), signal.SIGINT)))
+    assert result.interrupted
+    assert len(result.history) == 0
+
+
+def test_time_cannot_be_limited_where_it_cannot_be_watched(go):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as threads:
+        future = threads.submit(go, "inline", lambda delta: delta, client_seconds=1.0)
+        with pytest.raises(fedquilt.FedquiltError, match="in the main thread only"):
+            future.result()
+
+
+def test_an_alarm_that_a_client_is_not_asked_about_is_no_exception_of_its_own():
+    assert not issubclass(TooSlowError, Exception)
