@@ -19,7 +19,7 @@ from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.fingerprint import digest, fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.keeper import Keeper
-from fedquilt.experiment.notices import warn_of_left_out, warn_of_odd_metrics, warn_of_too_few_rounds
+from fedquilt.experiment.notices import warn_of_left_out, warn_of_odd_metrics, warn_of_too_few_rounds, warn_of_untested
 from fedquilt.experiment.result import Result, result_of
 from fedquilt.experiment.spec import Options
 from fedquilt.metrics.curves import History
@@ -83,6 +83,7 @@ def execute(
                 run = after
                 history.records.append(record)
                 warn_of_left_out(history)
+                warn_of_untested(history)
                 warn_of_odd_metrics(history)
                 done = run.round == last or _reached(history, options)
                 if keeper is not None:
