@@ -66,7 +66,8 @@ class Task:
     @property
     def clients(self) -> list[int]:
         """The clients that it is about."""
-        return self.message.get("clients", [])
+        clients: list[int] = self.message.get("clients", [])
+        return clients
 
     @property
     def single(self) -> bool:
