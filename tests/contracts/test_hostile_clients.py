@@ -465,3 +465,43 @@ def test_time_cannot_be_limited_where_it_cannot_be_watched(go):
 
 def test_an_alarm_that_a_client_is_not_asked_about_is_no_exception_of_its_own():
     assert not issubclass(TooSlowError, Exception)
+
+
+class Untestable(torch.nn.Module):
+    """Does something when it is tested on the examples of one client."""
+
+    def __init__(self, act):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 3)
+        self.act = act
+
+    def forward(self, x):
+        if not self.training and x.max() > 1e6:
+            self.act(x)
+        return self.linear(x.clamp(max=10))
+
+
+TESTED = {
+    "raises": (raising(RuntimeError("the sensor is broken")), "error"),
+    "dies": (lambda x: os._exit(5), "died"),
+    "hangs": (sleeping, "too slow"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:client .* could not be tested:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("engine", "name"), [("inline", "raises"), ("inline", "hangs"), *(("processes", n) for n in TESTED)]
+)
+def test_a_client_that_cannot_be_tested_on_its_own_data_is_named(engine, name, blobs, unbalanced):
+    act, kind = TESTED[name]
+    x = blobs.train.x.clone()
+    x[unbalanced.client(HOSTILE)] = 1e7
+    data = replace(blobs, train=replace(blobs.train, x=x))
+    method = fedquilt.fl_hc(fedquilt.fed_avg(fraction=1.0), rounds=9)
+    options = {"engine": ENGINES[engine](), "client_seconds": 1.5}
+    with pytest.warns(RuntimeWarning, match="changes course only"):
+        result = fedquilt.train(Untestable(act), data, unbalanced, method, rounds=1, **options)
+    (record,) = result.history.records
+    assert [(fault["client"], fault["kind"]) for fault in record["own_dropped"]] == [(HOSTILE, kind)]
+    assert record["dropped"] == []
+    assert 0 < record["own_accuracy"] <= 1

@@ -286,8 +286,8 @@ SETS = [
     (
         "run.rounds.x=1",
         "spec.toml: [run] rounds.x: unknown key; did you mean 'rounds'? (known: checkpoint_seconds, "
-        "client_seconds, diagnose, eval_every, import_from, loss, metrics, rounds, seed, start, start_skip, stop_at, train_loss, "
-        "trainable)",
+        "client_seconds, diagnose, eval_every, import_from, loss, metrics, rounds, seed, start, start_skip, stop_at, "
+        "train_loss, trainable)",
     ),
 ]
 

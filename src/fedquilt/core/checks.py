@@ -194,8 +194,9 @@ def _wrong_values(update: ClientUpdate, start: ModelState, uploads: Uploads) -> 
     if max(-low, high) >= LARGEST:
         return f"sent a value of {max(-low, high):.3g} in its update; the limit is {LARGEST:.0f}"
     for exchange, forms in uploads.items():
+        told: Tensors = update.told[exchange]  # type: ignore[assignment]
         for name, form in forms.items():
-            low, high = _extremes(update.told[exchange][name])  # type: ignore[index]
+            low, high = _extremes(told[name])
             if not (math.isfinite(low) and math.isfinite(high)):
                 return f"told NaN or an infinite value besides its update ({exchange}: {name})"
             if low < form.least or high >= form.limit:

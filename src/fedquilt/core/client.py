@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -61,6 +61,10 @@ class Fault:
     def __post_init__(self) -> None:
         """Make the reason one line of bounded length, without control characters."""
         object.__setattr__(self, "reason", visible(self.reason, LONGEST_REASON))
+
+    def named(self) -> dict[str, Any]:
+        """Return what a record says of it."""
+        return {"client": self.client, "kind": self.kind, "reason": self.reason}
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar, runtime_checkable
 
+from fedquilt.core.client import Fault
 from fedquilt.core.evaluation import Counted, Evaluation
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
@@ -17,6 +18,10 @@ T = TypeVar("T")
 
 Pending = Callable[[], T]
 """Something that was begun: calling it waits for the end and returns what came out."""
+
+
+Measured = Counted | Fault
+"""What was counted on a client's own data, or why nothing was."""
 
 
 class Session(Protocol):
@@ -34,7 +39,7 @@ class Session(Protocol):
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Measure loss and accuracy on a whole split."""
 
-    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Counted]]:
+    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Measured]]:
         """Evaluate every client's model on its own data, in the order of the clients given."""
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Literal, get_args
+from functools import cached_property, partial
+from typing import Literal, TypeVar, get_args
 
 import torch
 from torch import nn
@@ -44,6 +44,8 @@ from fedquilt.simulate.simulation import NOTHING as NO_SIMULATION
 from fedquilt.simulate.simulation import Simulation
 
 SplitName = Literal["train", "test"]
+
+T = TypeVar("T")
 
 NOTHING = "holds no examples"
 SINGLE = "holds a single example, and the model's batch normalisation needs two or more in a batch"
@@ -263,19 +265,22 @@ class Federation:
             return Fault(client, slot, NOTHING, kind="no examples")
         if len(data) == 1 and self.leaves_out_single_examples:
             return Fault(client, slot, SINGLE, kind="no examples")
-        answer: ClientUpdate | Fault
+        context = self.context(state, round_, client, slot, kept)
+        return self._or_fault(client, slot, partial(client_update, self.algorithm, context, data))
+
+    def _or_fault(self, client: int, slot: int, work: Callable[[], T]) -> T | Fault:
+        """Do what is one client's own; whatever goes wrong becomes its fault, and what it changes is put back."""
         try:
             with alone([client]), time_limit(self.client_seconds):
-                answer = client_update(self.algorithm, self.context(state, round_, client, slot, kept), data)
+                return work()
         except TooSlowError:
-            answer = Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
+            return Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
         except ClientError as error:
-            answer = Fault(client, slot, str(error))
+            return Fault(client, slot, str(error))
         except BaseException as error:
             if passes(error):
                 raise
-            answer = Fault(client, slot, told(error))
-        return answer
+            return Fault(client, slot, told(error))
 
     def run_block(
         self,
@@ -325,16 +330,18 @@ class Federation:
         contexts = [self.context(state, round_, client, slot, own) for client, slot, own in each]
         return block_update(program, self.algorithm, contexts, [self._data_of(client) for client in clients])
 
-    def evaluate_own(self, state: ServerState, round_: int, client: int, kept: State | None) -> Counted:
-        """Evaluate the model that a client would use on its own data."""
-        assert self.own_test is not None
+    def evaluate_own(self, state: ServerState, round_: int, client: int, kept: State | None) -> Counted | Fault:
+        """Evaluate the model that a client would use on its own data; whatever goes wrong becomes its fault."""
         context = self.context(state, round_, client, client, kept)
-        rows = self.own_test.client(client)
-        with alone([client]):
-            model = own_model(self.algorithm, context, self._data_of(client))
-            with torch_seeded(self.seed, "evaluate own", client):
-                cut = [rows[first:last] for first, last in chunks(len(rows))]
-                return added([self._evaluate_rows(model, self.own_split, part) for part in cut])
+        return self._or_fault(client, client, partial(self._counted_own, context))
+
+    def _counted_own(self, context: Context) -> Counted:
+        assert self.own_test is not None
+        model = own_model(self.algorithm, context, self._data_of(context.client))
+        rows = self.own_test.client(context.client)
+        with torch_seeded(self.seed, "evaluate own", context.client):
+            cut = [rows[first:last] for first, last in chunks(len(rows))]
+            return added([self._evaluate_rows(model, self.own_split, part) for part in cut])
 
     def context(self, state: ServerState, round_: int, client: int, slot: int, kept: State | None) -> Context:
         """Return what a client is given for a round."""

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fedquilt.core.engine import Pending, Session
+from fedquilt.core.client import Fault
+from fedquilt.core.engine import Measured, Pending, Session
 from fedquilt.core.evaluation import Counted, Evaluation
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
@@ -91,7 +92,7 @@ def _loss(evaluations: Sequence[Evaluation], shares: Sequence[float]) -> float |
 
 def _own(session: Session, own_test: Partition, run: RunState, own: Own | None) -> Pending[Record]:
     """Begin to test every client on its own data."""
-    sizes, tested, testing = own_test.sizes, list[int](), list[Pending[list[Counted]]]()
+    sizes, tested, testing = own_test.sizes, list[int](), list[Pending[list[Measured]]]()
     for group in run.groups:
         members = range(len(sizes)) if group.clients is None else group.clients.tolist()
         chosen = [client for client in members if sizes[client]]
@@ -99,10 +100,13 @@ def _own(session: Session, own_test: Partition, run: RunState, own: Own | None) 
         testing.append(session.evaluate_own(group.state, chosen, run.store))
 
     def complete() -> Record:
-        counted = [one for evaluation in testing for one in evaluation()]
+        found = [one for evaluation in testing for one in evaluation()]
+        heard = [(client, one) for client, one in zip(tested, found, strict=True) if not isinstance(one, Fault)]
+        counted = [one for _, one in heard]
         if own is not None and any(part.predictions and part.right is not None for part in counted):
-            own(run.round, tested, counted)
-        return _spread(counted)
+            own(run.round, [client for client, _ in heard], counted)
+        failed = [fault.named() for fault in found if isinstance(fault, Fault)]
+        return _spread(counted) | ({"own_dropped": failed} if failed else {})
 
     return complete
 

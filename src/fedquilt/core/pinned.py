@@ -59,8 +59,8 @@ def _default_device() -> torch.device | None:
 
 def _infer(value: bool) -> None:
     """Leave or enter inference mode for good. Its guard ends the mode when it is freed, and so is never freed."""
-    guard = torch._C._InferenceMode(value)  # type: ignore[attr-defined]
-    guard.__enter__()
+    guard = torch._C._InferenceMode(value)
+    guard.__enter__()  # type: ignore[no-untyped-call]
     _GUARDS.append(guard)
 
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fedquilt.core.block import Program, warm_up
-from fedquilt.core.engine import Engine, Pending, Session
-from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
+from fedquilt.core.engine import Engine, Measured, Pending, Session
+from fedquilt.core.evaluation import Evaluation, chunks, combine, evaluation_failed
 from fedquilt.core.execution import Compute, Execution
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.interrupts import noting_signals
@@ -88,10 +88,7 @@ class InlineSession:
             raise evaluation_failed(told(error)) from error
         return lambda: found
 
-    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Counted]]:
+    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Measured]]:
         """Evaluate client by client, at once."""
-        try:
-            found = [self.federation.evaluate_own(state, state.round, client, store.get(client)) for client in clients]
-        except Exception as error:
-            raise evaluation_failed(told(error)) from error
+        found = [self.federation.evaluate_own(state, state.round, client, store.get(client)) for client in clients]
         return lambda: found

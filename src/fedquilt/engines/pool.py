@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 import torch.multiprocessing
 
 from fedquilt.core.block import Program
-from fedquilt.core.client import Kind
+from fedquilt.core.client import Fault, Kind
 from fedquilt.core.execution import Execution
 from fedquilt.core.federation import Federation
 from fedquilt.core.hosting import too_slow
@@ -59,14 +59,15 @@ class Task:
     fills: bool = False
     alone: bool = False
     deaths: Counter[int | None] = field(default_factory=Counter)
-    faults: list[dict[str, Any]] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
     suspicion: bool = False
     cleared: bool = False
 
     @property
     def clients(self) -> list[int]:
         """The clients that it is about."""
-        return self.message.get("clients", [])
+        clients: list[int] = self.message.get("clients", [])
+        return clients
 
     @property
     def single(self) -> bool:
@@ -77,14 +78,17 @@ class Task:
         """Do the task without a client."""
         place = self.clients.index(client)
         slots, kept = self.message["slots"], list(self.kept)
-        self.faults.append({"client": client, "slot": slots[place], "fault": reason, "kind": kind})
+        self.faults.append(Fault(client, slots[place], reason, kind=kind))
         rest = [other for other in range(len(self.clients)) if other != place]
         few = {"clients": [self.clients[other] for other in rest], "slots": [slots[other] for other in rest]}
         self.message, self.kept = self.message | few, [kept[other] for other in rest]
 
 
 class Answered(NamedTuple):
-    """A task that is done: what the worker said, the values, and what was sent besides."""
+    """A task that is done: what the worker said, the values, and what was sent besides.
+
+    Nothing was said where all of the task's clients were left out.
+    """
 
     task: Task
     said: Any
@@ -231,14 +235,12 @@ class Pool:
             worker.free.append(worker.place)
             job.queue.appendleft(task)
             return
-        if task.fills:
-            said["answers"] += task.faults
         job.answers.append((Answered(task, said, worker.desk.results[worker.place], more), worker, worker.place))
         self._done(job, 1)
 
     def _deadline(self, worker: _Worker) -> float:
         """Say when a worker must be looked after: when its clients have had the time that they may take."""
-        if self._seconds is None or worker.task is None or not worker.task.fills:
+        if self._seconds is None or worker.task is None or not worker.task.clients:
             return math.inf
         return worker.since + self._seconds * (1 if worker.task.single else len(worker.task.clients))
 
@@ -350,7 +352,7 @@ class Pool:
         elif not dead.lost:
             task.deaths[client] += 1
             if task.deaths[client] >= DEATHS_ALLOWED:
-                if not task.fills:
+                if not task.clients:
                     # Told to whoever asks for this job's answers: a job that began earlier is not to blame.
                     job.failure = WorkerError(_epitaph(task, why, code))
                     left = 1 + len(job.queue)
@@ -358,8 +360,8 @@ class Pool:
                     self._done(job, left)
                     return
                 self._blame(task, client, _epitaph(task, why, code))
-        if task.fills and not task.clients:
-            job.answers.append((Answered(task, {"answers": task.faults}, dead.desk.results[0], {}), None, 0))
+        if task.faults and not task.clients:
+            job.answers.append((Answered(task, None, dead.desk.results[0], {}), None, 0))
             self._done(job, 1)
             return
         job.queue.appendleft(task)
@@ -399,7 +401,7 @@ def _ending(why: str, exitcode: int | None) -> str:
 
 def _epitaph(task: Task, why: str, exitcode: int | None) -> str:
     text = (
-        f"{DEATHS_ALLOWED} worker processes died on {'it' if task.fills else 'evaluation'} ({_ending(why, exitcode)})"
+        f"{DEATHS_ALLOWED} worker processes died on {'it' if task.clients else 'evaluation'} ({_ending(why, exitcode)})"
     )
     if exitcode == -9 and not why:
         text += "; the system may be out of memory: try fewer workers (engine.workers)"

@@ -17,7 +17,7 @@ from typing import Any
 from fedquilt.arguments import Count
 from fedquilt.core.block import warm_up
 from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.engine import Engine, Pending, Session
+from fedquilt.core.engine import Engine, Measured, Pending, Session
 from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
 from fedquilt.core.execution import Compute, Execution
 from fedquilt.core.federation import Federation, SplitName
@@ -147,16 +147,17 @@ class ProcessSession:
         answers = self.pool.begin(model, tasks)
         return lambda: combine([Counted(*said) for said in _said(tasks, answers)], self.federation.metrics)
 
-    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Counted]]:
+    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Measured]]:
         """Begin to evaluate clients on their own data: several a task, since a few examples take no longer than its way."""
         kept = [store.get(client) for client in clients]
         # What clients keep may be as large as the model; and every worker should have several tasks, to share well.
         most = 1 if any(kept) else min(OWN_AT_ONCE, max(len(clients) // (OWN_TASKS * self.pool.size), 1))
         tasks = []
         for some in (slice(first, first + most) for first in range(0, len(clients), most)):
-            tasks.append(Task({"do": "own", "round": state.round, "clients": list(clients[some])}, kept[some]))
+            asked = {"clients": list(clients[some]), "slots": list(clients[some])}
+            tasks.append(Task({"do": "own", "round": state.round, **asked}, kept[some], alone=True))
         answers = self.pool.begin(state.model, tasks, _announced(state))
-        return lambda: [Counted(*each) for several in _said(tasks, answers) for each in several]
+        return lambda: _measured(clients, tasks, _said(tasks, answers))
 
 
 def _announced(state: ServerState) -> bytes:
@@ -173,12 +174,23 @@ def _said(tasks: Sequence[Task], answers: Iterable[Answered]) -> list[Any]:
     return [said[task] for task in tasks]
 
 
+def _measured(clients: Sequence[int], tasks: Sequence[Task], said: Sequence[Any]) -> list[Measured]:
+    """Return what is known of each client; a task's own list of clients holds those who were not left out of it."""
+    found: dict[int, Measured] = {fault.client: fault for task in tasks for fault in task.faults}
+    for task, several in zip(tasks, said, strict=True):
+        for client, each in zip(task.clients, several or (), strict=True):
+            failed = isinstance(each, dict)
+            found[client] = Fault(client, client, each["fault"], kind=each["kind"]) if failed else Counted(*each)
+    return [found[client] for client in clients]
+
+
 def _updates(answers: Iterable[Answered]) -> Iterator[Answer]:
     """Turn what workers answer into clients' updates, whose values stay where they lie."""
-    for _, said, values, more in answers:
+    for task, said, values, more in answers:
+        yield from task.faults
         besides: dict[str, Any] = more
         row = 0
-        for about in said["answers"]:
+        for about in [] if said is None else said["answers"]:
             if "fault" in about:
                 yield Fault(about["client"], about["slot"], about["fault"], kind=about["kind"])
             elif "clients" in about:

@@ -52,7 +52,10 @@ def check(task: Mapping[str, Any], said: Any, more: State) -> None:
             _check_training(task, said, more)
         elif not (isinstance(said, dict) and isinstance(said["error"], str)):
             for each in said if task["do"] == "own" else [said]:
-                _check_counted(each)
+                if task["do"] == "own" and isinstance(each, dict):
+                    _check_fault(each, set())
+                else:
+                    _check_counted(each)
             if task["do"] == "own" and len(said) != len(task["clients"]):
                 raise ProtocolError("it answered for other clients than it was given")
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -64,8 +67,7 @@ def _check_training(task: Mapping[str, Any], said: Any, more: State) -> None:
     rows = 0
     for about in said["answers"]:
         if "fault" in about:
-            _require(about.keys() == {"client", "slot", "fault", "kind"} and about["kind"] in _KINDS)
-            _require(isinstance(about["fault"], str))
+            _check_fault(about, {"client", "slot"})
             heard.append((about["slot"], about["client"]))
         elif "clients" in about:
             _require(about.keys() == COLUMNS.keys())
@@ -83,6 +85,10 @@ def _check_training(task: Mapping[str, Any], said: Any, more: State) -> None:
     for row, besides in more.items():
         _require(int(row) in range(rows) and isinstance(besides, dict) and besides.keys() <= {"keep", "told"})
         _require(all(isinstance(table, dict) for table in besides.values()))
+
+
+def _check_fault(about: dict[str, Any], who: set[str]) -> None:
+    _require(about.keys() == {"fault", "kind"} | who and about["kind"] in _KINDS and isinstance(about["fault"], str))
 
 
 def _check_counted(counted: Any) -> None:

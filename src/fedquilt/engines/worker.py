@@ -101,7 +101,7 @@ def _work(federation: Federation, program: Program | None, desk: Desk, channel: 
             case "train":
                 _train(federation, program, desk, channel, task, state, kept)
             case "own":
-                _answer(channel, _evaluate_own, federation, state, task["round"], task["clients"], kept)
+                _answer(channel, _evaluate_own, federation, desk, state, task["round"], task["clients"], kept)
             case _:
                 _answer(channel, federation.evaluate, state.model, task["split"], (task["first"], task["last"]))
 
@@ -160,15 +160,20 @@ def _columns(block: BlockUpdate) -> dict[str, Any]:
 
 
 def _evaluate_own(
-    federation: Federation, state: ServerState, round_: int, clients: list[int], kept: State
-) -> list[Counted]:
+    federation: Federation, desk: Desk, state: ServerState, round_: int, clients: list[int], kept: State
+) -> list[Counted | dict[str, str]]:
     memories: list[Any] = [kept.get(str(place)) for place in range(len(clients))]
-    return [federation.evaluate_own(state, round_, *each) for each in zip(clients, memories, strict=True)]
+    found: list[Counted | dict[str, str]] = []
+    for place, each in enumerate(zip(clients, memories, strict=True)):
+        desk.at[0] = place
+        counted = federation.evaluate_own(state, round_, *each)
+        found.append({"fault": counted.reason, "kind": counted.kind} if isinstance(counted, Fault) else counted)
+    return found
 
 
-def _answer(channel: Channel, evaluate: Callable[..., Counted | list[Counted]], *about: object) -> None:
+def _answer(channel: Channel, evaluate: Callable[..., object], *about: object) -> None:
     try:
-        answer: object = evaluate(*about)
+        answer = evaluate(*about)
     except SpoiledError:
         raise
     except Exception as error:

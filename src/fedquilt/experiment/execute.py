@@ -24,6 +24,7 @@ from fedquilt.experiment.notices import (
     warn_of_odd_metrics,
     warn_of_single_examples,
     warn_of_too_few_rounds,
+    warn_of_untested,
 )
 from fedquilt.experiment.result import Result, result_of
 from fedquilt.experiment.spec import Options
@@ -89,6 +90,7 @@ def execute(
                 run = after
                 history.records.append(record)
                 warn_of_left_out(history)
+                warn_of_untested(history)
                 warn_of_odd_metrics(history)
                 done = run.round == last or _reached(history, options)
                 if keeper is not None:

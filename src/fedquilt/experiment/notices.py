@@ -62,6 +62,21 @@ def warn_of_left_out(history: History) -> None:
     )
 
 
+def warn_of_untested(history: History) -> None:
+    """Warn of clients that could not be tested on their own data, the first time."""
+    *earlier, record = history.records
+    if not record.get("own_dropped") or any(before.get("own_dropped") for before in earlier):
+        return
+    first, count = record["own_dropped"][0], len(record["own_dropped"])
+    others = f" (and {count - 1} more)" if count > 1 else ""
+    warnings.warn(
+        f"client {first['client']}{others} could not be tested on its own data after round {record['round']}: "
+        f"{first['reason']}. Later ones are in the metrics.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
 def warn_of_odd_metrics(history: History) -> None:
     """Warn of a metric that is not finite, the first time."""
     *earlier, record = history.records
