@@ -112,9 +112,10 @@ def run(
     folder: Out = None,
 ) -> None:
     """Train as a spec says, into a run folder."""
+    checked = fedquilt.load_spec(spec, sets or ())  # a typo is answered before PyTorch is imported
     display = watcher(out, spec.stem)
     try:
-        ended = fedquilt.run(spec, sets or (), folder, display)
+        ended = fedquilt.run(checked, out=folder, watcher=display)
     finally:
         display.close()
     _closing(ended)
@@ -214,6 +215,7 @@ def sweep(
     folder: Out = None,
 ) -> None:
     """Run a spec over a grid of values; finished points are kept, interrupted ones go on."""
+    checked = fedquilt.load_spec(spec, sets or ())
     displays: list[Live | Lines] = []
 
     def announce(name: str, number: int, total: int) -> Live | Lines:
@@ -223,7 +225,7 @@ def sweep(
         return displays[-1]
 
     try:
-        done = fedquilt.sweep(spec, sets or (), folder, announce)
+        done = fedquilt.sweep(checked, out=folder, announce=announce)
     finally:
         for shown in displays:
             shown.close()

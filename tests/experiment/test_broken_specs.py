@@ -230,12 +230,17 @@ def test_changed_spec_is_refused(command: Command, changes: dict[str, object], m
     assert_refused(command("run", "spec.toml"), f"spec.toml: {message}")
 
 
-def test_every_wrong_key_of_a_table_is_named(command: Command) -> None:
-    write({"method.lr": -1, "method.epoch": 2})
+def test_every_unknown_key_is_named_and_then_every_wrong_value(command: Command) -> None:
+    write({"method.lr": -1, "method.epoch": 2, "method.bach": 5})
+    assert_refused(  # what needs no import comes first
+        command("run", "spec.toml"),
+        f"spec.toml: [method] epoch: unknown key; did you mean 'epochs'? (known: {FED_AVG_KEYS})\n"
+        f"spec.toml: [method] bach: unknown key; did you mean 'batch'? (known: {FED_AVG_KEYS})",
+    )
+    write({"method.lr": -1, "method.epochs": 0})
     assert_refused(
         command("run", "spec.toml"),
-        "spec.toml: [method] lr: must be greater than 0, got -1\n"
-        f"spec.toml: [method] epoch: unknown key; did you mean 'epochs'? (known: {FED_AVG_KEYS})",
+        "spec.toml: [method] lr: must be greater than 0, got -1\nspec.toml: [method] epochs: must be at least 1, got 0",
     )
 
 

@@ -28,7 +28,6 @@ from fedquilt import registry
 from fedquilt.arguments import ArgumentError, Count, NonNegative, Seed, check, paths
 from fedquilt.errors import SpecError, nearest
 from fedquilt.experiment.imports import imported
-from fedquilt.experiment.objective import chosen_loss, chosen_metrics
 from fedquilt.registry import Registry
 
 Table = dict[str, Any]
@@ -214,17 +213,22 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
         if not isinstance(table, dict):
             raise SpecError(f"{source}: {name}: must be a table, [{name}], got {table!r}")
     options = _options(tables, source)
+    for key, names in (("loss", registry.losses), ("metrics", registry.metrics)):
+        given = getattr(options, key) or []
+        for name in [given] if isinstance(given, str) else given:
+            if name not in names and ":" not in name:
+                raise SpecError(f"{source}: [run] {key}: {names.unknown(name)}")
     home = ((folder or Path.cwd()) / options.import_from) if options.import_from else folder
-    parts = {}
+    chosen: dict[str, tuple[Table, Registry]] = {}
     for name, known_parts in REGISTRIES.items():
         table = tables.get(name)
         if name == "engine":
             table = {"name": "processes", **(table or {})}
         if table is None:
             raise SpecError(f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(known_parts)})")
-        parts[name] = _part(name, table, known_parts, source, home, folder)
-    for name, table in _wraps(tables, source):
-        parts[name] = _part(name, table, registry.wrappers, source, home, folder)
+        chosen[name] = table, known_parts
+    chosen |= {name: (table, registry.wrappers) for name, table in _wraps(tables, source)}
+    parts = _parts(chosen, source, home, folder)
     if home is not None and any(
         ":" in name for name in [*(part.name for part in parts.values()), *_objective(options)]
     ):
@@ -238,6 +242,8 @@ def _objective(options: Options) -> list[str]:
 
 
 def _checked_objective(options: Options, where: str, home: Path | None, folder: Path | None) -> Options:
+    from fedquilt.experiment.objective import chosen_loss, chosen_metrics  # imports PyTorch
+
     if options.loss is not None:
         chosen_loss(options.loss, home, f"{where} loss")
     chosen_metrics(options.metrics or [], home, f"{where} metrics")
@@ -256,14 +262,14 @@ def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Pa
     """Check a spec's tables `[data]` and `[partition]`; others may be missing, and are not looked at."""
     home = tables.get("run", {}).get("import_from") if isinstance(tables.get("run"), dict) else None
     found = ((folder or Path.cwd()) / home) if isinstance(home, str) else folder
-    parts = {}
+    chosen = {}
     for name in ("data", "partition"):
         if not isinstance(tables.get(name), dict):
             raise SpecError(
                 f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(REGISTRIES[name])})"
             )
-        parts[name] = _part(name, tables[name], REGISTRIES[name], source, found, folder)
-    return Spec(source, Options(rounds=1), parts, {}, folder)
+        chosen[name] = tables[name], REGISTRIES[name]
+    return Spec(source, Options(rounds=1), _parts(chosen, source, found, folder), {}, folder)
 
 
 def _wraps(tables: Mapping[str, Any], source: str) -> Iterator[tuple[str, Table]]:
@@ -280,7 +286,17 @@ def _options(tables: Mapping[str, Any], source: str) -> Options:
     return Options(**_checked(Options, tables["run"], source, "run"))
 
 
-def _part(table_name: str, table: Table, known: Registry, source: str, home: Path | None, folder: Path | None) -> Part:
+def _parts(
+    chosen: Mapping[str, tuple[Table, Registry]], source: str, home: Path | None, folder: Path | None
+) -> dict[str, Part]:
+    """Check the tables of a spec: first every name and key, which needs no import, then what the functions say."""
+    for name, (table, known) in chosen.items():
+        _require_known(name, table, known, source)
+    return {name: _part(name, table, known, source, home, folder) for name, (table, known) in chosen.items()}
+
+
+def _require_known(table_name: str, table: Table, known: Registry, source: str) -> None:
+    """Refuse a name or a key that there is not: a typo is answered before PyTorch is imported."""
     where = f"{source}: [{table_name}]"
     if "name" not in table:
         raise SpecError(f"{where} name: is required ({', '.join(known)})")
@@ -288,18 +304,26 @@ def _part(table_name: str, table: Table, known: Registry, source: str, home: Pat
     if not isinstance(name, str):
         raise SpecError(f"{where} name: must be text in quotes, got {name!r}")
     if name in known:
-        function = known[name]
-    elif ":" in name:
-        function = imported(name, home, f"{where} name")
+        parameters = known.parameters(name)
+        if parameters is None:
+            return
+        keys = set(parameters) - GIVEN.get(table_name.partition(" ")[0], frozenset())
+        unknown = [key for key in table if key != "name" and key not in keys]
+        if unknown:
+            raise SpecError("\n".join(f"{where} {key}: unknown key; {nearest(key, keys)}" for key in unknown))
     elif known is registry.methods and name in registry.wrappers:
         raise SpecError(
             f"{where} name: '{name}' changes a method: write it as [[{WRAP}]], below [method] name = \"fed_avg\""
         )
     elif known is registry.wrappers and name in registry.methods:
         raise SpecError(f"{where} name: '{name}' is a method: write it in [method]; [[{WRAP}]] is for what changes one")
-    else:
-        own = 'or the import path of your own, "module:function"'
-        raise SpecError(f"{where} name: no {known.kind} is called '{name}'; {nearest(name, known)}; {own}")
+    elif ":" not in name:
+        raise SpecError(f"{where} name: {known.unknown(name)}")
+
+
+def _part(table_name: str, table: Table, known: Registry, source: str, home: Path | None, folder: Path | None) -> Part:
+    name = table["name"]
+    function = known[name] if name in known else imported(name, home, f"{source}: [{table_name}] name")
     arguments = {key: value for key, value in table.items() if key != "name"}
     checked = _checked(function, arguments, source, table_name)
     checked |= {key: _found(checked[key], folder) for key in paths(function) & arguments.keys()}

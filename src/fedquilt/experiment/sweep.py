@@ -66,7 +66,10 @@ class Sweep:
 
 
 def sweep(
-    spec: str | Path, sets: Iterable[str] = (), out: str | Path | None = None, announce: Announce | None = None
+    spec: str | Path | Spec,
+    sets: Iterable[str] = (),
+    out: str | Path | None = None,
+    announce: Announce | None = None,
 ) -> Sweep:
     """Run every point of a spec's `[sweep]` that is not finished, and write `results.json` beside the runs.
 
@@ -80,8 +83,8 @@ def sweep(
     >>> [point.name for point in done.points], done.results.name
     (['lr=0.01', 'lr=0.1'], 'results.json')
     """
-    checked = load_spec(spec, sets)
-    folder = Path(out) if out is not None else Path("runs") / Path(spec).stem
+    checked = spec if isinstance(spec, Spec) else load_spec(spec, sets)
+    folder = Path(out) if out is not None else Path("runs") / Path(checked.source).stem
     grid = list(_grid(checked))
     target = _target(checked)
     interrupted = False
