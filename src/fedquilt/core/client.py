@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -38,12 +39,16 @@ class ClientUpdate:
 
 @dataclass(frozen=True)
 class Fault:
-    """A client that is left out of a round, and why; `simulated` if the simulation asked for it."""
+    """A client that is left out of a round, and why; `simulated` if the simulation asked for it.
+
+    The reasons of one `kind` may all differ. An "unusable update" is one that came, and whose numbers cannot be used.
+    """
 
     client: int
     slot: int
     reason: str
     simulated: bool = False
+    kind: Literal["error", "unusable update"] = "error"
 
 
 @dataclass(frozen=True, eq=False)

@@ -83,7 +83,9 @@ def _record(federation: Federation, steps: list[Step]) -> Record:
     heard = [(step.merged.loss, step.merged.examples) for step in steps if step.merged.loss is not None]
     examples = sum(count for _, count in heard)
     faults = [fault for step in steps for fault in step.merged.faults]
-    dropped = [{"client": fault.client, "reason": fault.reason} for fault in faults if not fault.simulated]
+    dropped = [
+        {"client": fault.client, "reason": fault.reason, "kind": fault.kind} for fault in faults if not fault.simulated
+    ]
     absent = [{"client": fault.client, "reason": fault.reason} for fault in faults if fault.simulated]
     down = federation.downloaded_first if first else 0
     down += sum(_down(federation, step.before) * len(step.planned.clients) for step in steps)

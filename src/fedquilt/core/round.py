@@ -61,7 +61,7 @@ def merge(
                 continue
             reason = fault_in(result, layout, state.model)
             if reason:
-                tally.faults.append(Fault(result.client, result.slot, reason))
+                tally.faults.append(Fault(result.client, result.slot, reason, kind="unusable update"))
                 continue
             deltas.add(result)
             for gather in gathers.values():

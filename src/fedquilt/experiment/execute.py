@@ -19,11 +19,17 @@ from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.fingerprint import digest, fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.keeper import Keeper
-from fedquilt.experiment.notices import warn_of_left_out, warn_of_odd_metrics, warn_of_too_few_rounds
+from fedquilt.experiment.notices import (
+    warn_of_divergence,
+    warn_of_left_out,
+    warn_of_odd_metrics,
+    warn_of_too_few_rounds,
+)
 from fedquilt.experiment.result import Result, result_of
 from fedquilt.experiment.spec import Options
 from fedquilt.metrics.curves import History
 from fedquilt.metrics.diagnosis import diagnose as measure
+from fedquilt.metrics.divergence import divergence
 
 
 class Watcher(Protocol):
@@ -48,6 +54,7 @@ def execute(
 ) -> Result:
     """Run a federation to its last round, from where its folder left off.
 
+    A run that has diverged ends there, unless its options say to go on, and the result says why.
     On Ctrl-C the rounds that are complete are saved and the result says `interrupted`.
     """
     run, last = federation.start(), _last(federation, options)
@@ -70,8 +77,8 @@ def execute(
             session = stack.enter_context(engine.open(federation))
             if watcher is not None:
                 watcher.begin(history, last)
-            if _reached(history, options):
-                return result_of(federation, history, run, interrupted=False)
+            if _reached(history, options) or _stopped(history, options, last):
+                return result_of(federation, history, run, interrupted=False, diverged=divergence(history, last))
             heard = None if watcher is None else watcher.heard
             diagnosing = measure if options.diagnose else None
             measures = Measures(
@@ -84,7 +91,8 @@ def execute(
                 history.records.append(record)
                 warn_of_left_out(history)
                 warn_of_odd_metrics(history)
-                done = run.round == last or _reached(history, options)
+                warn_of_divergence(history, options, last)
+                done = run.round == last or _reached(history, options) or _stopped(history, options, last)
                 if keeper is not None:
                     keeper.keep(run, record, now=done)
                 if watcher is not None:
@@ -101,7 +109,7 @@ def execute(
             if keeper is not None:
                 keeper.fail(str(error))
             raise
-    return result_of(federation, history, run, interrupted)
+    return result_of(federation, history, run, interrupted, None if interrupted else divergence(history, last))
 
 
 @contextmanager
@@ -119,6 +127,10 @@ def _undisturbed() -> Iterator[None]:
 def _reached(history: History, options: Options) -> bool:
     accuracy = history.records[-1]["accuracy"] if history.records else None
     return options.stop_at is not None and accuracy is not None and accuracy >= options.stop_at
+
+
+def _stopped(history: History, options: Options, last: int) -> bool:
+    return options.on_divergence == "stop" and divergence(history, last) is not None
 
 
 def _last(federation: Federation, options: Options) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import warnings
 
 from fedquilt.core.federation import Federation
+from fedquilt.experiment.spec import Options
 from fedquilt.metrics.curves import History
+from fedquilt.metrics.divergence import HINT, divergence
 from fedquilt.progress import counted
 
 
@@ -35,6 +37,15 @@ def warn_of_left_out(history: History) -> None:
         RuntimeWarning,
         stacklevel=3,
     )
+
+
+def warn_of_divergence(history: History, options: Options, last: int) -> None:
+    """Warn of a run that has diverged and goes on all the same, the first time."""
+    if options.on_divergence == "stop" or len(history) == last:
+        return
+    why = divergence(history, last)
+    if why is not None and divergence(History(history.records[:-1]), last) is None:
+        warnings.warn(f"{why}: the run has diverged, and goes on as asked. {HINT}.", RuntimeWarning, stacklevel=3)
 
 
 def warn_of_odd_metrics(history: History) -> None:

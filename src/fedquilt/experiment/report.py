@@ -26,6 +26,7 @@ HEADER = (
     "MB sent",
     "last loss",
     "other metrics",
+    "state",
 )
 
 
@@ -84,6 +85,7 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
                 f"{(about['bytes_down'] + about['bytes_up']) / 1e6:.1f}",
                 figure("loss", about["loss"]),
                 ", ".join(f"{name} {figure(name, value)}" for name, value in about["metrics"].items()) or "–",
+                about["state"],
             )
         )
     folder = Path(out)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date, time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import Field
@@ -58,6 +58,7 @@ class Options:
     - `diagnose`: also measure why clients disagree: conflicts, divergence, the terms of the excess-risk bound.
     - `stop_at`: stop once test accuracy reaches this.
     - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
+    - `on_divergence`: what to do once the run has diverged: "stop", or "go_on" to the last round.
     - `import_from`: a folder to import the user's own functions from.
     - `loss`: what is minimised; unset, the method's own. `metrics`: what is measured besides it; unset, accuracy where
       there are classes.
@@ -72,6 +73,7 @@ class Options:
     diagnose: bool = False
     stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
     checkpoint_seconds: NonNegative = 10.0
+    on_divergence: Literal["stop", "go_on"] = "stop"
     import_from: str | None = None
     loss: str | None = None
     metrics: list[str] | None = None

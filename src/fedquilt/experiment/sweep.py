@@ -40,6 +40,7 @@ class Point:
     best: float | None
     rounds_to_target: float | None
     loss: float | None = None
+    diverged: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,28 @@ class Sweep:
     interrupted: bool
 
     @property
+    def reached(self) -> bool | None:
+        """Whether a point reached the target; None without one."""
+        return None if self.target is None else any(point.rounds_to_target is not None for point in self._sound())
+
+    @property
     def winner(self) -> Point | None:
-        """The point that reached the target first; without a target, the best: of accuracy or, without it, of loss."""
-        if self.target is None:
-            scored = [point for point in self.points if point.best is not None]
-            known = [point for point in self.points if point.loss is not None]
-            if not scored:
-                return min(known, key=lambda point: point.loss or 0.0, default=None)
+        """The point that reached the target first; without a target, or if none did, the best.
+
+        That is the one of the highest accuracy or, where that is not measured, of the lowest loss. A point that diverged
+        is never it.
+        """
+        crossed = [point for point in self._sound() if point.rounds_to_target is not None]
+        if crossed:
+            return min(crossed, key=lambda point: point.rounds_to_target or math.inf)
+        scored = [point for point in self._sound() if point.best is not None]
+        if scored:
             return max(scored, key=lambda point: point.best or 0.0)
-        crossed = [point for point in self.points if point.rounds_to_target is not None]
-        return min(crossed, key=lambda point: point.rounds_to_target or math.inf, default=None)
+        known = [point for point in self._sound() if point.loss is not None]
+        return min(known, key=lambda point: point.loss or 0.0, default=None)
+
+    def _sound(self) -> list[Point]:
+        return [point for point in self.points if not point.diverged]
 
 
 def sweep(
@@ -105,7 +118,7 @@ def _run_point(folder: Path, spec: Spec, announce: Announce | None, name: str, n
     exists = RunFolder(folder).spec.exists()
     if exists:
         _require_same(folder, spec)
-    if exists and quiet_summary(folder)["state"] == "finished":
+    if exists and quiet_summary(folder)["state"] in ("finished", "diverged"):
         return False
     watcher = announce(name, number, total) if announce is not None else None
     ended = resume(folder, watcher=watcher) if exists else run(spec, out=folder, watcher=watcher)
@@ -161,9 +174,11 @@ def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
 
 def _point(folder: Path, name: str, values: dict[str, Any], target: float | None) -> Point:
     history = RunFolder(folder).history()
+    diverged = RunFolder(folder).spec.exists() and quiet_summary(folder)["state"] == "diverged"
     crossed = None if target is None else history.rounds_to(target)
     lowest = history.lowest
-    return Point(name, values, history.best[1] if history.best else None, crossed, lowest[1] if lowest else None)
+    best = history.best[1] if history.best else None
+    return Point(name, values, best, crossed, lowest[1] if lowest else None, diverged)
 
 
 def _write(done: Sweep) -> None:
@@ -171,6 +186,7 @@ def _write(done: Sweep) -> None:
     content = {
         "target": done.target,
         "published": done.published,
+        "reached": done.reached,
         "best": None if winner is None else vars(winner),
         "points": [vars(point) for point in done.points],
     }

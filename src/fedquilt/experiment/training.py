@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Literal
 
 import tomli_w
 from torch import nn
@@ -26,6 +28,7 @@ from fedquilt.experiment.objective import Own, chosen_loss, chosen_metrics, requ
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Options
 from fedquilt.experiment.warm import warm
+from fedquilt.metrics.divergence import HINT
 from fedquilt.partition.partition import Partition
 
 
@@ -42,6 +45,7 @@ def train(
     diagnose: bool = False,
     stop_at: float | None = None,
     checkpoint_seconds: float = 10.0,
+    on_divergence: Literal["stop", "go_on"] = "stop",
     out: str | Path | None = None,
     watcher: Watcher | None = None,
     loss: str | Own | None = None,
@@ -57,7 +61,8 @@ def train(
 
     `loss` is a name, or a function of outputs and targets that returns one loss a prediction; `metrics` are names or such
     functions. `start`, `start_skip` and `trainable` are as in a spec: a safetensors file with the model's first values,
-    what of it not to take, and the parts to train, or how many of the last layers.
+    what of it not to take, and the parts to train, or how many of the last layers. A run that diverges stops, with a
+    warning, and its result's `diverged` says why; `on_divergence="go_on"` runs all rounds all the same.
 
     >>> import numpy as np, torch
     >>> from fedquilt import arrays, fed_avg, iid, inline, train
@@ -78,6 +83,7 @@ def train(
         "diagnose": diagnose,
         "stop_at": stop_at,
         "checkpoint_seconds": checkpoint_seconds,
+        "on_divergence": on_divergence,
         "loss": None if loss is None else written(loss),
         "metrics": None if metrics is None else [written(metric) for metric in metrics],
         "start": None if start is None else str(Path(start).absolute()),
@@ -100,11 +106,18 @@ def train(
     require_accuracy(options, federation)
     chosen = engine or processes()
     if out is None:
-        return execute(federation, settled(chosen, federation, rounds), options, None, watcher)
+        return _warned(execute(federation, settled(chosen, federation, rounds), options, None, watcher))
     folder = RunFolder(Path(out))
     with folder.locked():
         chosen = _begin(folder, options, federation, chosen)
-        return execute(federation, chosen, options, folder, watcher)
+        return _warned(execute(federation, chosen, options, folder, watcher))
+
+
+def _warned(result: Result) -> Result:
+    """Warn of a run that has diverged: whoever calls from Python sees no exit code."""
+    if result.diverged is not None:
+        warnings.warn(f"the run diverged: {result.diverged}. {HINT}.", RuntimeWarning, stacklevel=3)
+    return result
 
 
 def _require(key: str, value: object, kind: type, what: str) -> None:
