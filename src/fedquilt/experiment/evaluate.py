@@ -40,7 +40,7 @@ def evaluate(
     ...     "run": {"rounds": 2, "metrics": ["accuracy", "top5"]},
     ...     "data": {"name": "digits"},
     ...     "partition": {"name": "iid", "clients": 10},
-    ...     "model": {"name": "softmax_regression", "inputs": 64},
+    ...     "model": {"name": "softmax_regression"},
     ...     "method": {"name": "fed_avg"},
     ... }
     >>> with tempfile.TemporaryDirectory() as folder:

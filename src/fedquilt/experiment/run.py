@@ -44,7 +44,7 @@ def run(
     ...     "run": {"rounds": 2},
     ...     "data": {"name": "digits"},
     ...     "partition": {"name": "iid", "clients": 10},
-    ...     "model": {"name": "softmax_regression", "inputs": 64},
+    ...     "model": {"name": "softmax_regression"},
     ...     "method": {"name": "fed_avg"},
     ... }
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,7 @@ def summary(path: str | Path) -> dict[str, Any]:
     ...     "run": {"rounds": 2},
     ...     "data": {"name": "digits"},
     ...     "partition": {"name": "iid", "clients": 10},
-    ...     "model": {"name": "softmax_regression", "inputs": 64},
+    ...     "model": {"name": "softmax_regression"},
     ...     "method": {"name": "fed_avg"},
     ...     "engine": {"name": "inline"},
     ... }
