@@ -169,9 +169,13 @@ def show(
         print(as_json(about))  # plain print: Rich would wrap long lines
         return
     table = Table(Column(no_wrap=True), Column(overflow="fold"), show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, text in _lines(about).items():
+    lines = _lines(about)
+    unbroken = {name: lines.pop(name) for name in ("error", "go on with") if name in lines}
+    for name, text in lines.items():
         table.add_row(f"[bold]{escape(name)}[/bold]", escape(text))
     out.print(table)
+    for name, text in unbroken.items():  # a table would break a command into lines that cannot be copied
+        _say(f"{name}: {text}")
 
 
 @app.command(name="list", epilog="Example: fedquilt list methods")

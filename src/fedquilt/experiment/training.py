@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,6 +16,7 @@ from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.engine import Engine, Settling, settled
 from fedquilt.core.federation import Federation
 from fedquilt.core.loss import with_loss
+from fedquilt.core.workbench import copied
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
 from fedquilt.errors import RunError
@@ -98,7 +98,7 @@ def train(
     if engine is not None and not hasattr(engine, "open"):
         raise ArgumentError("train", [Problem("engine", f"must be an engine, such as inline(), got {engine!r}")])
     if start is not None or trainable is not None:
-        model = copy.deepcopy(model)
+        model = copied(model)
         warm(model, options)
     method = method if loss is None else with_loss(method, chosen_loss(loss))
     measured = None if metrics is None else chosen_metrics(metrics)
