@@ -116,7 +116,7 @@ def run(
     checked = fedquilt.load_spec(spec, sets or ())  # a typo is answered before PyTorch is imported
     display = watcher(out, spec.stem)
     try:
-        ended = fedquilt.run(checked, out=folder, watcher=display)
+        ended = fedquilt.run(checked, (), folder, display)
     finally:
         display.close()
     _closing(ended)
@@ -232,14 +232,14 @@ def sweep(
         return displays[-1]
 
     try:
-        done = fedquilt.sweep(checked, out=folder, announce=announce)
+        done = fedquilt.sweep(checked, (), folder, announce)
     finally:
         for shown in displays:
             shown.close()
     target = "target" if done.target is None else percent(done.target)
     by_loss = all(point.best is None for point in done.points) and any(point.loss is not None for point in done.points)
     best = "lowest loss" if by_loss else "best accuracy"
-    table = Table("point", best, f"rounds to {target}", title=spec.stem, title_justify="left")
+    table = Table(Column("point", overflow="fold"), best, f"rounds to {target}", title=spec.stem, title_justify="left")
     for point in done.points:
         crossed = "–" if point.rounds_to_target is None else f"{point.rounds_to_target:.1f}"
         score = figure("loss", point.loss) if by_loss else percent(point.best)

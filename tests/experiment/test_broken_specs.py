@@ -217,8 +217,7 @@ CHANGED = [
     # a model that does not fit the data
     (
         {"model.inputs": 784},
-        "[model] the model does not fit the data set digits (an example is (1, 8, 8), there are 10 classes): "
-        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x64 and 784x10)",
+        "[model] inputs: is 784, but an example of digits has 64 values; leave it out",
     ),
     # a sweep that is run
     ({"sweep.lr": [1]}, "[sweep]: this spec describes many runs; use `fedquilt sweep`"),
@@ -473,7 +472,7 @@ def test_too_few_classes_are_refused_before_training(command: Command) -> None:
     write({"model.classes": 9})
     code, written = command("run", "spec.toml")
     assert (code, written.count("\n")) == (2, 1)
-    assert written.startswith("error: spec.toml: [model] the model does not fit the data set digits")
+    assert written == "error: spec.toml: [model] classes: is 9, but digits has 10 classes; leave it out\n"
 
 
 def test_missing_data_files_are_refused(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -533,7 +532,7 @@ def test_point_that_does_not_fit_names_the_file(command: Command) -> None:
     write({"sweep": {"model.inputs": [3]}})
     code, written = command("sweep", "spec.toml")
     assert (code, written.count("\n")) == (2, 1)
-    assert written.startswith("error: spec.toml: [model] the model does not fit the data set digits")
+    assert written.startswith("error: spec.toml: [model] inputs: is 3, but an example of digits has 64 values")
 
 
 def test_broken_spec_leaves_no_run_folder(command: Command) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Protocol
 
 from fedquilt.core.driver import rounds
-from fedquilt.core.engine import Engine, Settling
+from fedquilt.core.engine import Engine, Session, Settling
 from fedquilt.core.federation import Federation
 from fedquilt.core.measures import Measures, Record
 from fedquilt.core.state import RunState
@@ -45,6 +45,13 @@ class Watcher(Protocol):
         """A round has ended."""
 
 
+def tell_stage(watcher: Watcher | None, text: str) -> None:
+    """Tell a watcher what goes on before the first round, if it has a method `stage` to be told by."""
+    stage = getattr(watcher, "stage", None)
+    if stage is not None:
+        stage(text)
+
+
 def execute(
     federation: Federation,
     engine: Engine,
@@ -74,7 +81,7 @@ def execute(
             stack.callback(keeper.metrics.close)
         try:
             # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
-            session = stack.enter_context(engine.open(federation))
+            session = stack.enter_context(_opened(engine, federation, watcher))
             if watcher is not None:
                 watcher.begin(history, last)
             if _reached(history, options) or _stopped(history, options, last):
@@ -110,6 +117,12 @@ def execute(
                 keeper.fail(str(error))
             raise
     return result_of(federation, history, run, interrupted, None if interrupted else divergence(history, last))
+
+
+def _opened(engine: Engine, federation: Federation, watcher: Watcher | None) -> AbstractContextManager[Session]:
+    if isinstance(engine, Settling) and engine.compute == "compiled":
+        tell_stage(watcher, "compiling the local steps, which can take a minute the first time")
+    return engine.open(federation)
 
 
 @contextmanager

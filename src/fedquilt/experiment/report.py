@@ -18,6 +18,7 @@ HEADER = (
     "method",
     "partition",
     "rounds",
+    "state",
     "last accuracy",
     "mean of last 10",
     "best accuracy",
@@ -26,7 +27,6 @@ HEADER = (
     "MB sent",
     "last loss",
     "other metrics",
-    "state",
 )
 
 
@@ -77,6 +77,7 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
                 " + ".join(table.get("name", "own") for table in [spec.get("method", {}), *spec.get("wrap", [])]),
                 _partition(spec.get("partition", {})),
                 str(about["round"]),
+                about["state"],
                 _percent(about["accuracy"]),
                 _percent(_mean(history.accuracy[-10:])),
                 _percent(history.best[1] if history.best else None),
@@ -85,7 +86,6 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
                 f"{(about['bytes_down'] + about['bytes_up']) / 1e6:.1f}",
                 figure("loss", about["loss"]),
                 ", ".join(f"{name} {figure(name, value)}" for name, value in about["metrics"].items()) or "–",
-                about["state"],
             )
         )
     folder = Path(out)
