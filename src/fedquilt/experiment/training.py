@@ -45,7 +45,6 @@ def train(
     diagnose: bool = False,
     stop_at: float | None = None,
     checkpoint_seconds: float = 10.0,
-    on_divergence: Literal["stop", "go_on"] = "stop",
     out: str | Path | None = None,
     watcher: Watcher | None = None,
     loss: str | Own | None = None,
@@ -53,6 +52,7 @@ def train(
     start: str | Path | None = None,
     start_skip: Sequence[str] | None = None,
     trainable: int | Sequence[str] | None = None,
+    on_divergence: Literal["stop", "go_on"] = "stop",
 ) -> Result:
     """Train your own model on your own data, and return the history and the trained model.
 
