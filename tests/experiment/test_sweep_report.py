@@ -293,7 +293,9 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
     assert done.files == [tmp_path / "report" / "curves.png", tmp_path / "report" / "report.md"]
     assert done.files[0].read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     text = done.files[1].read_text(encoding="utf-8")
-    assert "| momentum | fed_avg_m | dirichlet alpha=0.5 | 2 | interrupted | 80.00% | 60.00% | 80.00% | – | 1.5 |" in text
+    assert (
+        "| momentum | fed_avg_m | dirichlet alpha=0.5 | 2 | interrupted | 80.00% | 60.00% | 80.00% | – | 1.5 |" in text
+    )
     assert "Target accuracy: 60.00%." in text
 
 
