@@ -185,7 +185,7 @@ def test_a_model_that_overflows_only_in_evaluation(blobs: Data, unbalanced: Part
 
 
 def lost(number: int, unusable: int, heard: int) -> dict[str, Any]:
-    dropped = [{"client": client, "reason": "sent NaN", "kind": "unusable update"} for client in range(unusable)]
+    dropped = [{"client": client, "reason": "sent NaN", "kind": "overflow"} for client in range(unusable)]
     return {"round": number, "dropped": dropped, "clients": list(range(heard))}
 
 

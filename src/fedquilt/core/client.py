@@ -41,14 +41,14 @@ class ClientUpdate:
 class Fault:
     """A client that is left out of a round, and why; `simulated` if the simulation asked for it.
 
-    The reasons of one `kind` may all differ. An "unusable update" is one that came, and whose numbers cannot be used.
+    The reasons of one `kind` may all differ. "overflow" is an update that is NaN, infinite or too large.
     """
 
     client: int
     slot: int
     reason: str
     simulated: bool = False
-    kind: Literal["error", "unusable update"] = "error"
+    kind: Literal["error", "overflow"] = "error"
 
 
 @dataclass(frozen=True, eq=False)

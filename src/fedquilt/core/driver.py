@@ -84,7 +84,9 @@ def _record(federation: Federation, steps: list[Step]) -> Record:
     examples = sum(count for _, count in heard)
     faults = [fault for step in steps for fault in step.merged.faults]
     dropped = [
-        {"client": fault.client, "reason": fault.reason, "kind": fault.kind} for fault in faults if not fault.simulated
+        {"client": fault.client, "reason": fault.reason} | ({"kind": fault.kind} if fault.kind != "error" else {})
+        for fault in faults
+        if not fault.simulated
     ]
     absent = [{"client": fault.client, "reason": fault.reason} for fault in faults if fault.simulated]
     down = federation.downloaded_first if first else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -59,9 +60,11 @@ def merge(
             if isinstance(result, Fault):
                 tally.faults.append(result)
                 continue
-            reason = fault_in(result, layout, state.model)
+            misfit = misfit_of(result, layout)
+            reason = misfit or overflow_in(result, state.model)
             if reason:
-                tally.faults.append(Fault(result.client, result.slot, reason, kind="unusable update"))
+                kind: Literal["error", "overflow"] = "error" if misfit else "overflow"
+                tally.faults.append(Fault(result.client, result.slot, reason, kind=kind))
                 continue
             deltas.add(result)
             for gather in gathers.values():
@@ -141,13 +144,20 @@ def wrong_shape(update: ClientUpdate, layout: Layout) -> str | None:
 
 def fault_in(update: ClientUpdate, layout: Layout, start: ModelState) -> str | None:
     """Say what makes an update unusable, if anything does."""
+    return misfit_of(update, layout) or overflow_in(update, start)
+
+
+def misfit_of(update: ClientUpdate, layout: Layout) -> str | None:
+    """Say what is wrong with the weight or the shape of an update, if anything is."""
     if not math.isfinite(update.weight):
         return f"sent the weight {update.weight}"
     if update.weight < 0:
         return f"sent a negative weight ({update.weight:g})"
-    wrong = wrong_shape(update, layout)
-    if wrong is not None:
-        return wrong
+    return wrong_shape(update, layout)
+
+
+def overflow_in(update: ClientUpdate, start: ModelState) -> str | None:
+    """Say what of an update is NaN, infinite or too large, if anything is."""
     low, high = (float(bound) for bound in torch.aminmax(update.delta))
     if math.isnan(low) or math.isnan(high):
         return "sent NaN in its update"

@@ -25,7 +25,7 @@ def divergence(history: History, last: int | None) -> str | None:
     clients of three rounds in a row sent updates that cannot be used (NaN, infinite or too large); or when, after the
     last round, that is so of more than half of all rounds.
 
-    >>> lost = {"clients": [4], "dropped": [{"client": i, "kind": "unusable update"} for i in range(9)]}
+    >>> lost = {"clients": [4], "dropped": [{"client": i, "kind": "overflow"} for i in range(9)]}
     >>> good = {"clients": [1, 2], "dropped": []}
     >>> print(divergence(History([{"round": 1} | lost, {"round": 2} | lost]), last=10))
     None
@@ -53,5 +53,5 @@ def divergence(history: History, last: int | None) -> str | None:
 
 def _lost(record: dict[str, Any]) -> bool:
     """Say whether more than half of the clients that took part in a round sent an update that cannot be used."""
-    unusable = sum(entry.get("kind") == "unusable update" for entry in record["dropped"])
-    return 2 * unusable > len(record.get("clients", ())) + len(record["dropped"])
+    overflown = sum(entry.get("kind") == "overflow" for entry in record["dropped"])
+    return 2 * overflown > len(record.get("clients", ())) + len(record["dropped"])
