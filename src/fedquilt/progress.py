@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import rich.live
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -192,7 +192,7 @@ class Live:
         far = "  ".join(text for text in (f"round {self._pace.done}/{self._pace.last}", self._pace.left()) if text)
         first = Table.grid(padding=(0, 2, 0, 0))
         first.add_row(*([_line(self._title)] if self._beside else []), self._bar, _line(far))
-        lines = [first, _line("  " + "  ".join(self._words()))]
+        lines: list[RenderableType] = [first, _line("  " + "  ".join(self._words()))]
         self._live.update(Group(*lines if self._beside else [Text(self._title), *lines]), refresh=True)
 
     def _words(self) -> list[str]:
