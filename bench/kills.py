@@ -37,7 +37,6 @@ alpha = 0.5
 
 [model]
 name = "mnist_2nn"
-inputs = 64
 
 [method]
 name = "fed_avg_m"

@@ -18,7 +18,7 @@ if __name__ == "__main__":
     data = fq.digits()
     clients = fq.dirichlet(data.train.y.numpy(), clients=50, alpha=0.5, seed=1)
     torch.manual_seed(0)
-    model = mnist_2nn(inputs=64)
+    model = mnist_2nn(data=data)
     for name, method in METHODS.items():
         history = fq.train(model, data, clients, method, rounds=40, seed=1).history
         reached = history.rounds_to(0.85)

@@ -86,11 +86,11 @@ def test_run_prints_plain_lines_and_where_things_are(command: Command) -> None:
     answer = command("run", "spec.toml")
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
-    assert lines[0] == "spec: begins, 2 rounds in all"
-    assert lines[1].startswith("round 1/2  accuracy ")
-    assert lines[2].startswith("round 2/2  accuracy ")
-    assert lines[3].startswith("Finished 2 rounds: accuracy ")
-    assert lines[4:] == [
+    assert lines[:2] == ["spec: loading digits", "spec: begins, 2 rounds in all"]
+    assert lines[2].startswith("round 1/2  accuracy ")
+    assert lines[3].startswith("round 2/2  accuracy ")
+    assert lines[4].startswith("Finished 2 rounds: accuracy ")
+    assert lines[5:] == [
         f"Model SHA-256: {digest('runs/spec')}",
         "Run folder: runs/spec",
         "Plot: runs/spec/curve.png",
@@ -176,7 +176,7 @@ def test_longer_run_equals_one_of_that_length(command: Command) -> None:
     command("run", "spec.toml", "--set", "run.rounds=4", "--out", "four")
     answer = command("resume", "two", "--rounds", "4")
     assert answer.code == 0
-    assert answer.out.startswith("two: goes on after round 2, 4 rounds in all\n")
+    assert answer.out.startswith("two: loading digits\ntwo: goes on after round 2, 4 rounds in all\n")
     assert digest("two") == digest("four")
     assert _curve("two") == _curve("four")
     assert fedquilt.summary("two")["rounds"] == 4
@@ -255,6 +255,26 @@ def test_show_of_an_interrupted_run_says_how_to_go_on(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("no_plots")
+def test_the_command_to_go_on_with_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli.out, "_width", 80)
+    folder = f"runs/{'long-name-of-a-folder-' * 5}"
+    command("run", "spec.toml", "--out", folder)
+    spec = Path(folder, "spec.toml")
+    spec.write_text(spec.read_text().replace("rounds = 2", "rounds = 9"))
+    assert f"go on with: fedquilt resume {folder}\n" in command("show", folder).out
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_compiling_is_said(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(fedquilt.inline()), "open", interrupt)
+    answer = command("run", "spec.toml", "--set", "engine.compute=compiled")
+    assert "spec: compiling the local steps, which can take a minute the first time\n" in answer.out
+
+
+@pytest.mark.usefixtures("no_plots")
 def test_show_names_reasons_as_they_are(command: Command) -> None:
     command("run", "spec.toml")
     path = Path("runs/spec/metrics.jsonl")
@@ -314,8 +334,8 @@ def test_export_writes_a_file_once(command: Command) -> None:
 @pytest.mark.usefixtures("no_plots")
 def test_a_run_without_accuracy_shows_its_loss(command: Command) -> None:
     lines = command("run", "spec.toml", "--set", 'run.metrics=["perplexity"]').out.splitlines()
-    assert re.match(r"round 2/2  loss \d\.\d{4}  perplexity \d+\.\d{4}  ", lines[2])
-    assert re.match(r"Finished 2 rounds: loss .*, lowest .* in round \d, perplexity ", lines[3])
+    assert re.match(r"round 2/2  loss \d\.\d{4}  perplexity \d+\.\d{4}  ", lines[3])
+    assert re.match(r"Finished 2 rounds: loss .*, lowest .* in round \d, perplexity ", lines[4])
     shown = dict(line.split(maxsplit=1) for line in command("show", "runs/spec").out.splitlines())
     assert shown["best"].startswith("loss ")
     assert shown.keys() >= {"loss", "perplexity"}
@@ -458,7 +478,8 @@ def test_interrupt_while_the_data_are_read_leaves_nothing(command: Command, word
     Path("grid.toml").write_text(SPEC + '[sweep]\n"method.lr" = [0.001, 0.5]\n')
     before = set(Path().rglob("*"))
     answer = command(*words, "--set", "data.name=stop:load")
-    assert (answer.code, answer.out) == (130, "")
+    assert (answer.code, answer.out.count("\n")) == (130, 1)
+    assert answer.out.endswith(": loading stop:load\n")
     assert answer.err.endswith("nothing was started, and nothing saved.\n")
     assert not {path for path in set(Path().rglob("*")) - before if path.is_file() and path.suffix != ".pyc"}
 
@@ -566,30 +587,37 @@ def record(number: int, accuracy: float | None, dropped: int = 0) -> dict[str, o
     return {"round": number, "accuracy": accuracy, "loss": loss, "dropped": [{}] * dropped}
 
 
-def console(terminal: bool) -> tuple[Console, io.StringIO]:
+def console(terminal: bool, width: int = 120) -> tuple[Console, io.StringIO]:
     file = io.StringIO()
-    return Console(file=file, force_terminal=terminal, width=120, _environ={}), file
+    return Console(file=file, force_terminal=terminal, width=width, _environ={}), file
 
 
-def test_terminal_shows_bars() -> None:
-    screen, file = console(terminal=True)
-    live = watcher(screen, "[1/2] lr=0.1 [/b]")
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize(
+    "title", ["spec", "[1/2] lr=0.1 [/b]", "[1/12] lr=0.1,epochs=5,batch=inf,momentum=0.9,alpha=0.5"]
+)
+def test_terminal_shows_the_title_a_bar_the_time_left_and_how_it_goes(width: int, title: str) -> None:
+    screen, file = console(terminal=True, width=width)
+    live = watcher(screen, title)
     assert isinstance(live, Live)
-    live.begin(History([record(1, 0.25)]), 3)
+    live.stage("loading digits")
+    live.begin(History([record(1, 0.25)]), 2000)
     live.heard(2, 4)
     live.round(record(2, 0.5, dropped=1))
-    live.round(record(3, None))
+    live.round(record(2000, None))
     live.close()
     live.close()
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue())
-    assert "[1/2] lr=0.1 [/b]" in text
-    assert "━" in text
-    assert "round 1/3" in text
+    lines = text.replace("\r", "\n").splitlines()
+    assert lines[0] == f"{title}: loading digits …"
+    assert all(len(line) <= width for line in lines[1:])
+    assert "round 1/2000" in text
     assert "accuracy 25.00%" in text
-    last = text[text.rindex("round 3/3") :]
-    assert "accuracy 50.00%  best 50.00%" in last
-    assert "1 left out" in last
-    assert "rounds/s, 0:00 left" in last
+    shown = text[text.rindex(title) :]
+    assert "…" not in shown
+    assert "━━━━━━━━━━  round 2000/2000  0:00 left" in shown
+    assert "accuracy 50.00%  best 50.00%  1 left out" in shown
+    assert "rounds/s" in shown
 
 
 def test_terminal_that_never_began_shows_nothing() -> None:

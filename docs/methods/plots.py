@@ -40,7 +40,7 @@ BASE: Tables = {
     "run": {"rounds": 60, "seed": 1},
     "data": {"name": "digits"},
     "partition": {"name": "dirichlet", "clients": 50, "alpha": 0.3, "seed": 1},
-    "model": {"name": "mnist_2nn", "inputs": 64},
+    "model": {"name": "mnist_2nn"},
     "method": {"name": "fed_avg", "lr": 0.3, "fraction": 0.2},
 }
 
@@ -74,8 +74,8 @@ class Comparison:
         return tables
 
 
-FOURIER = {"name": "random_fourier", "inputs": 64, "sigma": 0.3}
-SOFTMAX = {"name": "softmax_regression", "inputs": 64}
+FOURIER = {"name": "random_fourier", "sigma": 0.3}
+SOFTMAX = {"name": "softmax_regression"}
 HALVES = {
     "partition": {"name": "shards", "clients": 2, "shards": 1},
     "run": {"rounds": 25},

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -161,7 +160,8 @@ def check(
 
 
 def _plain_number(value: object) -> object:
-    return value.item() if isinstance(value, np.generic) else value
+    numpy = sys.modules.get("numpy")  # whoever has one of its numbers has imported it
+    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
 
 
 @functools.cache

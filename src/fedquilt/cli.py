@@ -29,6 +29,7 @@ from fedquilt.commands.evaluate import evaluate
 from fedquilt.commands.export import export
 from fedquilt.commands.partition import partition
 from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
+from fedquilt.metrics.divergence import HINT
 from fedquilt.progress import Lines, Live, amount, clock, counted, figure, percent, scores, watcher
 
 if TYPE_CHECKING:
@@ -113,9 +114,10 @@ def run(
     folder: Out = None,
 ) -> None:
     """Train as a spec says, into a run folder."""
+    checked = fedquilt.load_spec(spec, sets or ())  # a typo is answered before PyTorch is imported
     display = watcher(out, spec.stem)
     try:
-        ended = fedquilt.run(spec, sets or (), folder, display)
+        ended = fedquilt.run(checked, (), folder, display)
     finally:
         display.close()
     _closing(ended)
@@ -130,7 +132,7 @@ def resume(
     from fedquilt.experiment.summary import quiet_summary
 
     before = quiet_summary(run_folder)
-    finished = before["state"] == "finished" and (rounds is None or rounds <= before["round"])
+    finished = before["state"] in ("finished", "diverged") and (rounds is None or rounds <= before["round"])
     display = None if finished else watcher(out, run_folder.name)
     try:
         # A finished run is opened all the same: a crash may have kept it from drawing its plots.
@@ -138,7 +140,9 @@ def resume(
     finally:
         if display is not None:
             display.close()
-    if finished:
+    if before["state"] == "diverged" and len(ended.result.history) == before["round"]:
+        _say("The run had diverged already, and stays as it is: change its spec and run that anew.")
+    elif finished:
         ends = before["rounds"] < before["spec"].get("run", {}).get("rounds", 0)
         longer = "; --rounds makes it longer" if before["round"] >= before["rounds"] else ""
         longer = f"; its method ends by itself after round {before['rounds']}" if ends else longer
@@ -166,9 +170,13 @@ def show(
         print(as_json(about))  # plain print: Rich would wrap long lines
         return
     table = Table(Column(no_wrap=True), Column(overflow="fold"), show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, text in _lines(about).items():
+    lines = _lines(about)
+    unbroken = {name: lines.pop(name) for name in ("error", "go on with") if name in lines}
+    for name, text in lines.items():
         table.add_row(f"[bold]{escape(name)}[/bold]", escape(text))
     out.print(table)
+    for name, text in unbroken.items():  # a table would break a command into lines that cannot be copied
+        _say(f"{name}: {text}")
 
 
 @app.command(name="list", epilog="Example: fedquilt list methods")
@@ -215,6 +223,7 @@ def sweep(
     folder: Out = None,
 ) -> None:
     """Run a spec over a grid of values; finished points are kept, interrupted ones go on."""
+    checked = fedquilt.load_spec(spec, sets or ())
     displays: list[Live | Lines] = []
 
     def announce(name: str, number: int, total: int) -> Live | Lines:
@@ -224,20 +233,24 @@ def sweep(
         return displays[-1]
 
     try:
-        done = fedquilt.sweep(spec, sets or (), folder, announce)
+        done = fedquilt.sweep(checked, (), folder, announce)
     finally:
         for shown in displays:
             shown.close()
     target = "target" if done.target is None else percent(done.target)
     by_loss = all(point.best is None for point in done.points) and any(point.loss is not None for point in done.points)
     best = "lowest loss" if by_loss else "best accuracy"
-    table = Table("point", best, f"rounds to {target}", title=spec.stem, title_justify="left")
+    table = Table(Column("point", overflow="fold"), best, f"rounds to {target}", title=spec.stem, title_justify="left")
     for point in done.points:
         crossed = "–" if point.rounds_to_target is None else f"{point.rounds_to_target:.1f}"
         score = figure("loss", point.loss) if by_loss else percent(point.best)
+        score += " (diverged)" if point.diverged else ""
         table.add_row(escape(point.name), score, crossed, style="bold" if point is done.winner else "")
     out.print(table)
-    if done.winner is not None:
+    if done.winner is not None and done.reached is False:
+        nearest = f"loss {figure('loss', done.winner.loss)}" if by_loss else percent(done.winner.best)
+        _say(f"No point reached {target}; the nearest: {done.winner.name}, with {nearest}")
+    elif done.winner is not None:
         _say(f"best: {done.winner.name}")
     for where, value in done.published.items():
         _say(f"published, {where}: {value}")
@@ -246,6 +259,9 @@ def sweep(
         again = ["fedquilt", "sweep", str(spec), *(word for change in sets or () for word in ("--set", change))]
         _say(f"Interrupted. Go on with: {shlex.join([*again, '--out', str(folder)] if folder else again)}")
         raise typer.Exit(INTERRUPTED)
+    if all(point.diverged for point in done.points):
+        _complain(f"every point diverged. {HINT}.")
+        raise typer.Exit(FAILED)
 
 
 @app.command(epilog="Example: fedquilt report runs/a runs/b --out runs/report")
@@ -267,6 +283,7 @@ def report(
     if any(row[HEADER.index("last accuracy")] == "–" != row[HEADER.index("last loss")] for row in done.rows):
         columns |= {"last loss": "last loss"}
     columns |= {name: name for name in ("other metrics",) if any(row[HEADER.index(name)] != "–" for row in done.rows)}
+    columns |= {"state": "state"} if any(row[HEADER.index("state")] != "finished" for row in done.rows) else {}
     columns |= {"rounds to target": f"rounds to {percent(done.target) if done.target else 'target'}"}
     table = Table(Column("run", no_wrap=True), *columns.values())
     for row in done.rows:
@@ -330,7 +347,7 @@ def _closing(ended: Run) -> None:
     best, lowest = history.best, history.lowest
     done = len(history)
     own = next((r["own_accuracy"] for r in reversed(result.history.records) if r.get("own_accuracy")), None)
-    words = f"Finished {counted(done, 'round')}: "
+    words = f"{'Finished' if result.diverged is None else 'Ended after'} {counted(done, 'round')}: "
     first, *others = scores(history.newest or {"accuracy": None, "loss": None})
     if best:
         first += f", best {percent(best[1])} in round {best[0]}"
@@ -342,6 +359,9 @@ def _closing(ended: Run) -> None:
     for name in ("", "curve.png", "clients.png", "own.png"):
         if (path / name).exists():
             _say(f"{'Run folder' if not name else 'Plot'}: {path / name}")
+    if result.diverged is not None:
+        _complain(f"the run diverged: {result.diverged}. {HINT}.")
+        raise typer.Exit(FAILED)
     if not any(record["applied"] for record in result.history):
         _complain(
             f"no round changed the model: every client was left out; see `fedquilt show {shlex.quote(str(path))}`"
@@ -367,6 +387,8 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     }
     for kind, count in left["kinds"].items():
         lines[f"  {count}× {kind}"] = f"such as {left['examples'][kind]}"
+    if about["diverged"] is not None:
+        lines["diverged"] = f"{about['diverged']}. {HINT}."
     if about["error"] is not None:
         lines["error"] = about["error"]
     if about["own_accuracy"] is not None:

@@ -9,9 +9,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+import rich.live
+from rich.console import Console, Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from fedquilt.metrics.curves import History
 
@@ -37,12 +39,21 @@ class Pace:
         >>> Pace(0, 10).text()
         ''
         """
-        ran, seconds = self.done - self.start, time.monotonic() - self.begun
-        if not ran or seconds <= 0:
-            return ""
-        rate = ran / seconds
-        speed = f"{rate:.1f} rounds/s" if rate >= 1 else f"{1 / rate:.1f} s/round"
-        return f"{speed}, {clock((self.last - self.done) / rate)} left"
+        return ", ".join(text for text in (self.speed(), self.left()) if text)
+
+    def speed(self) -> str:
+        """Say how fast it goes, once a round is done."""
+        rate = self._rate()
+        return "" if not rate else f"{rate:.1f} rounds/s" if rate >= 1 else f"{1 / rate:.1f} s/round"
+
+    def left(self) -> str:
+        """Say how long it will take, once a round is done."""
+        rate = self._rate()
+        return f"{clock((self.last - self.done) / rate)} left" if rate else ""
+
+    def _rate(self) -> float:
+        seconds = time.monotonic() - self.begun
+        return (self.done - self.start) / seconds if seconds > 0 else 0.0
 
 
 def clock(seconds: float) -> str:
@@ -113,33 +124,46 @@ def scores(about: Mapping[str, Any], loss: bool = False) -> list[str]:
     return [f"{name} {figure(name, value)}" for name, value in (shown | metrics).items()]
 
 
+BAR = 20
+"""Characters of the bar; half of it on a narrow terminal."""
+
+WIDE = 100
+"""Columns of a terminal that is not narrow."""
+
+
 class Live:
-    """Two bars: the run's rounds and the round's clients."""
+    """Two lines: how far the run is, with a bar and the time that is left; and how it goes.
+
+    A title that leaves no room for the others, such as that of a sweep's point with many keys, has a line of its own.
+    """
 
     def __init__(self, console: Console, title: str) -> None:
         """Prepare the display; it appears when training begins."""
         self._console, self._title = console, title
-        self._progress: Progress | None = None
+        self._live: rich.live.Live | None = None
         self._shown = 0.0
 
+    def stage(self, text: str) -> None:
+        """Say what goes on before training begins."""
+        self._console.print(f"{self._title}: {text} …", highlight=False, markup=False, soft_wrap=True)
+
     def begin(self, history: History, last: int) -> None:
-        """Show the bars."""
+        """Show the lines."""
         self._pace = Pace(len(history), last)
         self._newest = history.newest or {"accuracy": None, "loss": None}
         self._best = history.best[1] if history.best else None
         self._dropped = sum(len(record["dropped"]) for record in history)
-        bar = (BarColumn(bar_width=20),) if self._console.width >= 100 else ()
-        columns = (TextColumn("{task.description}"), *bar, TextColumn("{task.fields[text]}"))
-        self._progress = Progress(*columns, console=self._console, auto_refresh=False)
-        self._rounds: TaskID = self._progress.add_task(escape(self._title), total=last, completed=len(history), text="")
-        self._clients: TaskID = self._progress.add_task("  clients", total=1, text="")
-        self._progress.start()
+        self._clients = ""
+        self._bar = ProgressBar(last, len(history), BAR if self._console.width >= WIDE else BAR // 2)
+        taken = (self._bar.width or 0) + len(f"round {last}/{last}") + len("100:00:00 left") + 6
+        self._beside = len(self._title) + taken <= self._console.width
+        self._live = rich.live.Live(console=self._console, auto_refresh=False)
+        self._live.start()
         self._refresh(force=True)
 
     def heard(self, clients: int, total: int) -> None:
-        """Move the round's bar."""
-        assert self._progress is not None
-        self._progress.update(self._clients, completed=clients, total=total, text=f"{clients}/{total}")
+        """Count the round's clients."""
+        self._clients = f"clients {clients}/{total}"
         self._refresh()
 
     def round(self, record: dict[str, Any]) -> None:
@@ -152,26 +176,37 @@ class Live:
         self._refresh(force=record["round"] == self._pace.last)
 
     def close(self) -> None:
-        """Leave the last state of the bars on the screen."""
-        if self._progress is not None:
+        """Leave the last state on the screen."""
+        if self._live is not None:
+            self._clients = ""
             self._refresh(force=True)
-            self._progress.update(self._clients, visible=False)
-            self._progress.stop()
-            self._progress = None
+            self._live.stop()
+            self._live = None
 
     def _refresh(self, force: bool = False) -> None:
         now = time.monotonic()
-        if self._progress is None or (not force and now - self._shown < REFRESH):
+        if self._live is None or (not force and now - self._shown < REFRESH):
             return
         self._shown = now
-        words = [f"round {self._pace.done}/{self._pace.last}", *scores(self._newest)]
+        self._bar.update(self._pace.done)
+        far = "  ".join(text for text in (f"round {self._pace.done}/{self._pace.last}", self._pace.left()) if text)
+        first = Table.grid(padding=(0, 2, 0, 0))
+        first.add_row(*([_line(self._title)] if self._beside else []), self._bar, _line(far))
+        lines: list[RenderableType] = [first, _line("  " + "  ".join(self._words()))]
+        self._live.update(Group(*lines if self._beside else [Text(self._title), *lines]), refresh=True)
+
+    def _words(self) -> list[str]:
+        """Say how it goes, what matters most first: the end is cut where a terminal is too narrow."""
+        words = scores(self._newest)
         if self._newest["accuracy"] is not None or self._newest["loss"] is None:
-            words.insert(2, f"best {percent(self._best)}")
+            words.insert(1, f"best {percent(self._best)}")
         if self._dropped:
-            words.append(f"[yellow]{self._dropped} left out[/yellow]")
-        words.append(self._pace.text())
-        self._progress.update(self._rounds, completed=self._pace.done, text="  ".join(words))
-        self._progress.refresh()
+            words.append(f"{self._dropped} left out")
+        return [word for word in (*words, self._pace.speed(), self._clients) if word]
+
+
+def _line(text: str) -> Text:
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 class Lines:
@@ -181,6 +216,10 @@ class Lines:
         """Prepare."""
         self._console, self._title = console, title
         self._written = 0.0
+
+    def stage(self, text: str) -> None:
+        """Say what goes on before training begins."""
+        self._print(f"{self._title}: {text}")
 
     def begin(self, history: History, last: int) -> None:
         """Say that training begins or goes on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -288,3 +289,19 @@ def test_a_view_of_a_convolutions_output_keeps_channels_first(view):
         descent.step()
     for ours, theirs in zip(result.model.parameters(), twin.parameters(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated:FutureWarning")
+def test_the_old_weight_norm_is_refused_with_what_to_use(blobs, unbalanced):
+    old = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.utils.weight_norm(nn.Linear(4, 3)))
+    message = r"layer 2 uses torch\.nn\.utils\.weight_norm, .*; use torch\.nn\.utils\.parametrizations\.weight_norm"
+    for more in ({}, {"trainable": 1}):
+        with pytest.raises(FedquiltError, match=message):
+            fedquilt.train(old, blobs, unbalanced, fedquilt.fed_avg(), 1, engine=fedquilt.inline(), **more)
+
+
+def test_a_module_that_cannot_be_copied_is_refused(blobs, unbalanced):
+    module = nn.Linear(8, 3)
+    module.lock = threading.Lock()
+    with pytest.raises(FedquiltError, match=r"the model cannot be copied to clients: TypeError: cannot pickle"):
+        fedquilt.train(module, blobs, unbalanced, fedquilt.fed_avg(), 1, engine=fedquilt.inline())

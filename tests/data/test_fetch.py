@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from fedquilt import cli, registry
 from fedquilt.data import archives
@@ -396,6 +397,17 @@ def data(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | None:
         cli.main()
     assert isinstance(ended.value.code, int)
     return ended.value.code
+
+
+def test_list_is_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.StringIO()
+    screen = Console(file=file, force_terminal=True, width=80, color_system=None, _environ={})
+    monkeypatch.setattr("fedquilt.commands.data.out", screen)
+    assert data(monkeypatch, "list") == 0
+    header, *rows = [line.split("│") for line in file.getvalue().replace("┃", "│").splitlines() if line[0] in "│┃"]
+    assert [cell.strip() for cell in header] == ["", "data set", "files", "what it is", ""]
+    assert {row[1].strip() for row in rows} >= {"mnist", "digits", "usps"}
+    assert all(len(row) == 5 for row in rows)
 
 
 def test_list_and_info(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,6 +102,46 @@ def test_other_data_by_name_file_key_and_object(finished: tuple[Path, fedquilt.R
         assert found["examples"] == len(other.test)
 
 
+def write_rows(file: Path, rows: range, species: tuple[str, ...] = ("cat", "dog", "eel")) -> None:
+    lines = [f"{k % 7},{k % 5 - 10 * (k % len(species))},{species[k % len(species)]},{k % 4}\n" for k in rows]
+    file.write_text("age,weight,pet,owner\n" + "".join(lines))
+
+
+def test_rows_of_a_file_are_read_as_the_runs_own_table(tmp_path: Path) -> None:
+    """Labels have the numbers, and features the scale, of the table that the model was trained on."""
+    write_rows(tmp_path / "pets.csv", range(120))
+    write_rows(tmp_path / "test.csv", range(200, 230))
+    write_rows(tmp_path / "dogs.csv", range(40), species=("dog",))
+    table = {"name": "table", "path": str(tmp_path / "pets.csv"), "label": "pet", "client": "owner", "scale": True}
+    spec = changed(partition={"name": "natural"}, run={"metrics": ["accuracy"]}, method={"lr": 0.5, "fraction": 1.0})
+    del spec["partition"]["clients"], spec["partition"]["alpha"]
+    spec |= {"data": table, "model": {"name": "softmax_regression"}}
+    fedquilt.run(spec, out=tmp_path / "run")
+    tested = fedquilt.run(spec | {"data": table | {"test": str(tmp_path / "test.csv")}}, out=tmp_path / "tested").result
+    found = fedquilt.evaluate(tmp_path / "tested", tmp_path / "test.csv")
+    assert (found["data"], found["examples"], found["split"]) == ("test", 30, "test")
+    assert {key: found[key] for key in ("accuracy", "loss")} == {
+        key: tested.history.records[-1][key] for key in ("accuracy", "loss")
+    }
+    assert fedquilt.evaluate(tmp_path / "run", str(tmp_path / "dogs.csv"))["examples"] == 40  # dog is class 1 of 3
+    with pytest.raises(SpecError, match=r"split: all rows of .*dogs\.csv are tested on; leave it out"):
+        fedquilt.evaluate(tmp_path / "run", tmp_path / "dogs.csv", split="train")
+    with pytest.raises(SpecError, match=r"gone\.csv: no such file"):
+        fedquilt.evaluate(tmp_path / "run", tmp_path / "gone.csv")
+
+
+def test_rows_of_a_file_for_a_run_on_other_data(finished: tuple[Path, fedquilt.Result], tmp_path: Path) -> None:
+    data = fedquilt.digits()
+    x = (data.test.x if data.prepare is None else data.prepare(data.test.x)).flatten(1).tolist()
+    lines = [",".join([*map(repr, row), str(y)]) for row, y in zip(x, data.test.y.tolist(), strict=True)]
+    header = ",".join([*(f"p{k}" for k in range(64)), "digit"])
+    (tmp_path / "digits.csv").write_text("\n".join([header, *lines]) + "\n")
+    found = fedquilt.evaluate(finished[0], tmp_path / "digits.csv", ["data.label=digit"])
+    assert found["accuracy"] == finished[1].history.accuracy[-1]
+    with pytest.raises(SpecError, match=r"which column of .*digits\.csv is the label\? Say it with --set data\.label="):
+        fedquilt.evaluate(finished[0], tmp_path / "digits.csv")
+
+
 def test_each_group_is_measured(grouped: tuple[Path, fedquilt.Result]) -> None:
     folder, result = grouped
     found, last = fedquilt.evaluate(folder), result.history.records[-1]
@@ -268,6 +308,22 @@ def test_a_file_that_exists_is_kept(finished: tuple[Path, fedquilt.Result], tmp_
     assert "1.weight" in load_file(file)
     with pytest.raises(RunError, match=r"the folder .*nowhere does not exist"):
         fedquilt.export(finished[0], tmp_path / "nowhere" / "model.safetensors")
+
+
+@pytest.mark.parametrize("ending", ["pt", "pth"])
+def test_a_file_for_torch_load(finished: tuple[Path, fedquilt.Result], tmp_path: Path, ending: str) -> None:
+    file = fedquilt.export(finished[0], tmp_path / f"model.{ending}")
+    written = torch.load(file, weights_only=True)
+    module = mnist_2nn(inputs=64, hidden=16, classes=10)
+    module.load_state_dict(written)
+    assert all(torch.equal(value, written[name]) for name, value in finished[1].model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["model", "model.bin", "model.onnx", "model.csv"])
+def test_other_endings_are_refused(finished: tuple[Path, fedquilt.Result], tmp_path: Path, name: str) -> None:
+    with pytest.raises(RunError, match=rf"{name}: must end in \.safetensors, or in \.pt or \.pth for torch\.load"):
+        fedquilt.export(finished[0], tmp_path / name)
+    assert not (tmp_path / name).exists()
 
 
 def test_a_checkpoint_of_before_cannot_be_exported(finished: tuple[Path, fedquilt.Result], tmp_path: Path) -> None:

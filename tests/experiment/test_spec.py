@@ -49,6 +49,7 @@ def test_defaults_are_filled_in() -> None:
         "train_loss": False,
         "diagnose": False,
         "checkpoint_seconds": 10.0,
+        "on_divergence": "stop",
     }
     assert resolved["engine"] == {"name": "processes", "compute": "eager", "precision": "float32", "device": "cpu"}
     assert resolved["data"] == {"name": "digits", "test_fraction": 0.2, "seed": 0}

@@ -158,7 +158,9 @@ def point(name: str, best: float | None, crossed: float | None = None) -> Point:
         ([point("a", 0.5), point("b", 0.7), point("c", None)], None, "b"),
         ([point("a", 0.5), point("b", 0.5)], None, "a"),
         ([point("a", 0.9, 7.5), point("b", 0.8, 7.0), point("c", 0.95)], 0.8, "b"),
-        ([point("a", 0.9), point("b", 0.8)], 0.95, None),
+        ([point("a", 0.9), point("b", 0.8)], 0.95, "a"),  # the nearest
+        ([point("a", None), Point("b", {}, None, None, 0.5), Point("c", {}, None, None, 0.25)], 0.95, "c"),
+        ([Point("a", {}, 0.9, 3.0, diverged=True), point("b", 0.8)], 0.8, "b"),
         ([point("a", None)], None, None),
         ([], None, None),
     ],
@@ -255,6 +257,7 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
             "MB sent": "3.0",
             "last loss": "0.7000",
             "other metrics": "–",
+            "state": "interrupted",
         },
         {
             "run": "momentum",
@@ -269,6 +272,7 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
             "MB sent": "1.5",
             "last loss": "0.2000",
             "other metrics": "–",
+            "state": "interrupted",
         },
         {
             "run": "begun",
@@ -283,14 +287,14 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
             "MB sent": "0.0",
             "last loss": "–",
             "other metrics": "–",
+            "state": "interrupted",
         },
     ]
     assert done.files == [tmp_path / "report" / "curves.png", tmp_path / "report" / "report.md"]
     assert done.files[0].read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     text = done.files[1].read_text(encoding="utf-8")
     assert (
-        "| momentum | fed_avg_m | dirichlet alpha=0.5 | 2 | 80.00% | 60.00% | 80.00% | – | 1.5 | 1.5 | 0.2000 | – |"
-        in text
+        "| momentum | fed_avg_m | dirichlet alpha=0.5 | 2 | interrupted | 80.00% | 60.00% | 80.00% | – | 1.5 |" in text
     )
     assert "Target accuracy: 60.00%." in text
 

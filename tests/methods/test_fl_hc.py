@@ -232,6 +232,7 @@ def test_with_one_cluster_and_part_of_the_clients_there_it_is_the_wrapped_method
 
 
 @pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:the run diverged:RuntimeWarning")
 def test_where_only_one_client_is_heard_there_is_nothing_to_cluster(run, poisoned, unbalanced):
     broken = np.concatenate([unbalanced.client(k) for k in (0, 1, 2, 3, 4)])
     result = run(fedquilt.fl_hc(fedquilt.fed_avg(**BASE), rounds=1), rounds=3, data=poisoned(broken))

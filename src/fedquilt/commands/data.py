@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from fedquilt import registry
 from fedquilt.errors import DataError, nearest
@@ -36,7 +36,7 @@ def list_() -> None:
         for row in rows:
             print("\t".join(row))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table = Table(Column("data set", no_wrap=True), Column("files", no_wrap=True), "what it is")
     for name, state, about in rows:
         table.add_row(f"[bold]{name}[/bold]", escape(state), escape(about))
     out.print(table)

@@ -27,7 +27,10 @@ class SplitChoice(StrEnum):
 def evaluate(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     data: Annotated[
-        str | None, typer.Option("--data", metavar="NAME", help="Other data: a data set, or a spec file with \\[data].")
+        str | None,
+        typer.Option(
+            "--data", metavar="NAME", help="Other data: a data set, a spec file with \\[data], or a CSV file."
+        ),
     ] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="DATA.KEY=VALUE", help="Change a key of the data; repeatable.")

@@ -45,11 +45,14 @@ def partition(
 ) -> None:
     """Show how skewed a spec's clients are, draw them, and say what to try first."""
     import fedquilt
-    from fedquilt.experiment.summary import as_json
+    from fedquilt.experiment.spec import load_population
 
-    found = fedquilt.inspect_partition(spec, sets or (), folder or Path("runs") / f"{spec.stem}-partition")
+    checked = load_population(spec, sets or ())  # a typo is answered before PyTorch is imported
+    found = fedquilt.inspect_partition(checked, out=folder or Path("runs") / f"{spec.stem}-partition")
     about = found.about()
     if json:
+        from fedquilt.experiment.summary import as_json
+
         print(as_json(about))  # plain print: Rich would wrap long lines
         return
     table = Table(Column(no_wrap=True), Column(justify="right"), show_header=False, box=None, padding=(0, 2, 0, 0))

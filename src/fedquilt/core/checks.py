@@ -77,12 +77,19 @@ class Expected:
 
     def fault_in(self, update: ClientUpdate) -> str | None:
         """Say what makes an update unusable, if anything does."""
+        return self.misfit_of(update) or self.overflow_in(update)
+
+    def misfit_of(self, update: ClientUpdate) -> str | None:
+        """Say what of an update is not what was asked for, if anything is; no value of it is read."""
         return (
             self.wrong_slot(update.client, update.slot)
             or wrong_form(update, self.layout, self.uploads)
             or self._wrong_counts(update.slot, update.weight, update.steps, update.examples)
-            or _wrong_values(update, self.start, self.uploads)
         )
+
+    def overflow_in(self, update: ClientUpdate) -> str | None:
+        """Say which values of an update are NaN, infinite or too large, if any are."""
+        return _wrong_values(update, self.start, self.uploads)
 
     def all_usable(self, block: BlockUpdate) -> bool:
         """Say whether every update of a block can be taken in; `fault_in` says what is wrong with one that cannot."""

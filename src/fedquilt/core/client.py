@@ -41,8 +41,8 @@ class ClientUpdate:
     told: State = field(default_factory=dict)
 
 
-Kind = Literal["error", "unusable update", "died", "too slow", "no examples", "absent"]
-"""What kind of fault it is: reasons may all differ, and are counted by this."""
+Kind = Literal["error", "unusable update", "overflow", "died", "too slow", "no examples", "absent"]
+"""What kind of fault it is: reasons may all differ, and are counted by this. "overflow" is NaN, infinite or too large."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -34,7 +33,7 @@ from fedquilt.core.server_data import take_share
 from fedquilt.core.state import RunState, ServerState, initial_state
 from fedquilt.core.transform import State
 from fedquilt.core.updates import Answer
-from fedquilt.core.workbench import Workbench
+from fedquilt.core.workbench import Workbench, copied
 from fedquilt.data.data import Data, Split, require_sound
 from fedquilt.errors import ExampleError, FedquiltError, SpecError, naming_part, told
 from fedquilt.partition.partition import Partition
@@ -117,7 +116,7 @@ class Federation:
         if flips and (data.train.y.dim() > 1 or not data.classes):
             has = "sequences" if data.classes else "numbers as targets"
             raise FedquiltError(f"corrupt: labels can be flipped only where an example has one; {data.name} has {has}")
-        module = copy.deepcopy(module)
+        module = copied(module)
         bench = Workbench(module, Layout.of(module))
         for penalty in algorithm.penalties:
             with naming_part(penalty.name):

@@ -64,6 +64,8 @@ def evaluating(
             ]
         if training:
             record["train_loss"] = _loss([evaluation() for evaluation in training], shares)
+        overflown = [name for name in ("loss", "train_loss") if name in record and record[name] is None]
+        record |= {"not_finite": overflown} if overflown else {}
         return record if own is None else record | own()
 
     return complete

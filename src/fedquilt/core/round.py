@@ -131,9 +131,15 @@ class Tally:
 
 def checked(result: ClientUpdate | Fault, expected: Expected) -> ClientUpdate | Fault:
     """Return a client's answer, or its fault if it cannot be used; whoever answered counts as heard."""
-    reason = None if isinstance(result, Fault) else expected.fault_in(result)
+    if isinstance(result, Fault):
+        expected.answered.add(result.slot)
+        return result
+    misfit = expected.misfit_of(result)
+    overflow = None if misfit else expected.overflow_in(result)
     expected.answered.add(result.slot)
-    return result if reason is None else Fault(result.client, result.slot, reason, kind="unusable update")
+    if misfit is not None:
+        return Fault(result.client, result.slot, misfit, kind="unusable update")
+    return result if overflow is None else Fault(result.client, result.slot, overflow, kind="overflow")
 
 
 def _server_step(

@@ -7,10 +7,31 @@ from collections.abc import Set
 
 import torch
 from torch import nn
+from torch.nn.utils.weight_norm import WeightNorm
 
 from fedquilt.core.params import Layout, ModelState, Tensors
 from fedquilt.core.place import CPU, Place
+from fedquilt.errors import FedquiltError, told
 from fedquilt.kernels.layers import with_kernels
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """Return a copy of a user's module, or say why there can be none.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> copied(layer) is layer
+    False
+    """
+    for name, part in module.named_modules():
+        if any(isinstance(hook, WeightNorm) for hook in part._forward_pre_hooks.values()):
+            raise FedquiltError(
+                f"the model's layer {name or type(part).__name__} uses torch.nn.utils.weight_norm, which cannot be copied "
+                "to clients; use torch.nn.utils.parametrizations.weight_norm, which computes the same"
+            )
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:
+        raise FedquiltError(f"the model cannot be copied to clients: {told(error)}") from error
 
 
 class Workbench:

@@ -29,7 +29,7 @@ def diagnose_run(path: str | Path) -> dict[str, Any]:
     ...     "run": {"rounds": 2},
     ...     "data": {"name": "digits"},
     ...     "partition": {"name": "shards", "clients": 10},
-    ...     "model": {"name": "softmax_regression", "inputs": 64},
+    ...     "model": {"name": "softmax_regression"},
     ...     "method": {"name": "fed_avg", "fraction": 0.5},
     ... }
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -20,6 +20,9 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec
 from fedquilt.experiment.spec import Spec, Table, assign, check_spec, read_tables
 
+TABLES = (".csv", ".tsv", ".parquet")
+"""Endings of files with a row an example, as the data set `table` reads them."""
+
 
 def evaluate(
     run: str | Path,
@@ -30,7 +33,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluate the model of a run, and return its loss, accuracy and metrics, each group's too where there are several.
 
-    - data: other data than the run's own: a data set's name, a spec file whose `[data]` is taken, or a `Data`.
+    - data: other data than the run's own: a data set's name, a spec file whose `[data]` is taken, a CSV, TSV or Parquet
+      file whose rows are tested on, or a `Data`.
     - sets: changes of its keys, such as "data.standardise=true". split: "test" or "train".
     - checkpoint: another than the run's newest.
 
@@ -40,7 +44,7 @@ def evaluate(
     ...     "run": {"rounds": 2, "metrics": ["accuracy", "top5"]},
     ...     "data": {"name": "digits"},
     ...     "partition": {"name": "iid", "clients": 10},
-    ...     "model": {"name": "softmax_regression", "inputs": 64},
+    ...     "model": {"name": "softmax_regression"},
     ...     "method": {"name": "fed_avg"},
     ... }
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +61,14 @@ def evaluate(
         raise RunError(f"{path}: holds a model of other layers or shapes than its spec describes now")
     federation.bench.put_frozen(load_frozen(path))
     federation = replace(federation, own_test=None)
-    other = data if isinstance(data, Data) else _other(spec, data, list(sets))
+    if isinstance(data, Data):
+        other: Data | None = data
+    elif data is not None and Path(data).suffix in TABLES:
+        if split != "test":
+            raise SpecError(f"split: all rows of {data} are tested on; leave it out")
+        other = _rows(spec, Path(data), list(sets), federation.data.classes)
+    else:
+        other = _other(spec, data, list(sets))
     if other is not None:
         federation = _on(federation, other)
     with processes().open(federation) as session:
@@ -93,12 +104,31 @@ def _other(spec: Spec, data: str | Path | None, sets: list[str]) -> Data | None:
     table, folder = spec.resolved()["data"], None
     if data is not None:
         table, folder = _table(data)
-    tables: Table = spec.resolved() | {"data": dict(table)}
+    return data_of(_with_data(spec, dict(table), sets, str(data or spec.source), folder))
+
+
+def _rows(spec: Spec, file: Path, sets: list[str], classes: int) -> Data:
+    """Read a file of rows to test on: as the run's own table was read, or else as a table of its own."""
+    if not file.is_file():
+        raise SpecError(f"data: {file}: no such file")
+    table = spec.resolved()["data"]
+    if table["name"] == "table":
+        table = table | {"test": str(file.absolute())}
+    else:
+        table = {"name": "table", "path": str(file.absolute()), "test": str(file.absolute()), "classes": classes}
+        if not any(assignment.partition("=")[0].strip() == "data.label" for assignment in sets):
+            raise SpecError(f"data: which column of {file} is the label? Say it with --set data.label=NAME")
+    return replace(data_of(_with_data(spec, table, sets, str(file), None)), name=file.stem)
+
+
+def _with_data(spec: Spec, table: Table, sets: list[str], source: str, folder: Path | None) -> Spec:
+    """Return a run's spec with another `[data]`, and keys of that changed."""
+    tables: Table = spec.resolved() | {"data": table}
     for assignment in sets:
         if not assignment.strip().startswith("data."):
             raise SpecError(f"--set {assignment}: only keys of [data] can be changed here, as in --set data.name=mnist")
         assign(tables, assignment)
-    return data_of(check_spec(tables, source=str(data or spec.source), folder=folder))
+    return check_spec(tables, source=source, folder=folder)
 
 
 def _table(data: str | Path) -> tuple[Table, Path | None]:
@@ -107,8 +137,8 @@ def _table(data: str | Path) -> tuple[Table, Path | None]:
     path = Path(data)
     if path.suffix != ".toml" and not path.exists():
         raise SpecError(
-            f"data: '{data}' is neither a data set ({', '.join(registry.datasets)}) nor a spec file; "
-            'or give the import path of your own, "module:function"'
+            f"data: '{data}' is neither a data set ({', '.join(registry.datasets)}) nor a spec file nor a CSV, TSV or "
+            'Parquet file; or give the import path of your own, "module:function"'
         )
     table = read_tables(path).get("data")
     if not isinstance(table, dict):

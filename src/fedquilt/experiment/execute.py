@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Protocol
 
 from fedquilt.core.driver import rounds
-from fedquilt.core.engine import Engine, Settling
+from fedquilt.core.engine import Engine, Session, Settling
 from fedquilt.core.federation import Federation
 from fedquilt.core.measures import Measures, Record
 from fedquilt.core.state import RunState
@@ -20,6 +20,7 @@ from fedquilt.experiment.fingerprint import digest, fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.keeper import Keeper
 from fedquilt.experiment.notices import (
+    warn_of_divergence,
     warn_of_left_out,
     warn_of_odd_metrics,
     warn_of_single_examples,
@@ -30,6 +31,7 @@ from fedquilt.experiment.result import Result, result_of
 from fedquilt.experiment.spec import Options
 from fedquilt.metrics.curves import History
 from fedquilt.metrics.diagnosis import diagnose as measure
+from fedquilt.metrics.divergence import divergence
 
 
 class Watcher(Protocol):
@@ -45,6 +47,13 @@ class Watcher(Protocol):
         """A round has ended."""
 
 
+def tell_stage(watcher: Watcher | None, text: str) -> None:
+    """Tell a watcher what goes on before the first round, if it has a method `stage` to be told by."""
+    stage = getattr(watcher, "stage", None)
+    if stage is not None:
+        stage(text)
+
+
 def execute(
     federation: Federation,
     engine: Engine,
@@ -54,6 +63,7 @@ def execute(
 ) -> Result:
     """Run a federation to its last round, from where its folder left off.
 
+    A run that has diverged ends there, unless its options say to go on, and the result says why.
     On Ctrl-C the rounds that are complete are saved and the result says `interrupted`.
     """
     run, last = federation.start(), _last(federation, options)
@@ -74,11 +84,11 @@ def execute(
             stack.callback(keeper.metrics.close)
         try:
             # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
-            session = stack.enter_context(engine.open(federation))
+            session = stack.enter_context(_opened(engine, federation, watcher))
             if watcher is not None:
                 watcher.begin(history, last)
-            if _reached(history, options):
-                return result_of(federation, history, run, interrupted=False)
+            if _reached(history, options) or _stopped(history, options, last):
+                return result_of(federation, history, run, interrupted=False, diverged=divergence(history, last))
             heard = None if watcher is None else watcher.heard
             diagnosing = measure if options.diagnose else None
             measures = Measures(
@@ -92,7 +102,8 @@ def execute(
                 warn_of_left_out(history)
                 warn_of_untested(history)
                 warn_of_odd_metrics(history)
-                done = run.round == last or _reached(history, options)
+                warn_of_divergence(history, options, last)
+                done = run.round == last or _reached(history, options) or _stopped(history, options, last)
                 if keeper is not None:
                     keeper.keep(run, record, now=done)
                 if watcher is not None:
@@ -109,7 +120,13 @@ def execute(
             if keeper is not None:
                 keeper.fail(str(error))
             raise
-    return result_of(federation, history, run, interrupted)
+    return result_of(federation, history, run, interrupted, None if interrupted else divergence(history, last))
+
+
+def _opened(engine: Engine, federation: Federation, watcher: Watcher | None) -> AbstractContextManager[Session]:
+    if isinstance(engine, Settling) and engine.compute == "compiled":
+        tell_stage(watcher, "compiling the local steps, which can take a minute the first time")
+    return engine.open(federation)
 
 
 @contextmanager
@@ -127,6 +144,10 @@ def _undisturbed() -> Iterator[None]:
 def _reached(history: History, options: Options) -> bool:
     accuracy = history.records[-1]["accuracy"] if history.records else None
     return options.stop_at is not None and accuracy is not None and accuracy >= options.stop_at
+
+
+def _stopped(history: History, options: Options, last: int) -> bool:
+    return options.on_divergence == "stop" and divergence(history, last) is not None
 
 
 def _last(federation: Federation, options: Options) -> int:

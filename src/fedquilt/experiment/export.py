@@ -1,4 +1,4 @@
-"""Writes a run's trained model under its `state_dict` names, as a safetensors file that any PyTorch code can load.
+"""Writes a run's trained model under its `state_dict` names, to a file that any PyTorch code can load.
 
 It is read from the run's folder alone: a checkpoint knows the names and shapes of what it holds, and holds what was frozen
 too. Neither the data nor the model's code is needed, and runs from Python are exported as those of specs.
@@ -7,6 +7,7 @@ too. Neither the data nor the model's code is needed, and runs from Python are e
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.folder import RunFolder
 
+SAFETENSORS, STATE_DICT = ".safetensors", (".pt", ".pth")
+"""Endings of files with a model: the second are those of `torch.save`."""
+
 NAMES = "names"
 """What a checkpoint calls the names and shapes of the model's tensors."""
 
@@ -34,7 +38,10 @@ def export(
     checkpoint: str | Path | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write the trained model of a run to a safetensors file, and return its path.
+    """Write the trained model of a run to a file, and return its path.
+
+    A name that ends in .safetensors makes a safetensors file; one in .pt or .pth a plain `state_dict`, which
+    `torch.load(…, weights_only=True)` reads. Other endings are refused.
 
     group: which model of a run that ended with several, counted from 1. checkpoint: another than the run's newest.
 
@@ -51,6 +58,8 @@ def export(
     True
     """
     folder, file = RunFolder(Path(run)), Path(file)
+    if file.suffix not in (SAFETENSORS, *STATE_DICT):
+        raise RunError(f"{file}: must end in {SAFETENSORS}, or in {' or '.join(STATE_DICT)} for torch.load")
     tables = folder.tables()
     path, state, about = stored(folder, checkpoint)
     chosen, number = _chosen(folder, state, group)
@@ -68,10 +77,16 @@ def export(
     }
     metadata |= {"group": str(number)} if len(state.groups) > 1 else {"digest": about["model"]}
     try:
-        write_whole(file, safetensors.torch.save(tensors, metadata=metadata))
+        write_whole(file, _saved(tensors) if file.suffix in STATE_DICT else safetensors.torch.save(tensors, metadata))
     except OSError as error:
         raise RunError(f"{file}: cannot be written: {error.strerror}") from None
     return file
+
+
+def _saved(tensors: Tensors) -> bytes:
+    written = io.BytesIO()
+    torch.save(tensors, written)
+    return written.getvalue()
 
 
 def stored(folder: RunFolder, file: str | Path | None = None) -> tuple[Path, RunState, dict[str, str]]:

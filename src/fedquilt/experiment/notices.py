@@ -7,7 +7,9 @@ import warnings
 import numpy as np
 
 from fedquilt.core.federation import Federation
+from fedquilt.experiment.spec import Options
 from fedquilt.metrics.curves import History
+from fedquilt.metrics.divergence import HINT, divergence
 from fedquilt.parts.sampling import Epochs
 from fedquilt.progress import counted
 
@@ -75,6 +77,15 @@ def warn_of_untested(history: History) -> None:
         RuntimeWarning,
         stacklevel=3,
     )
+
+
+def warn_of_divergence(history: History, options: Options, last: int) -> None:
+    """Warn of a run that has diverged and goes on all the same, the first time."""
+    if options.on_divergence == "stop" or len(history) == last:
+        return
+    why = divergence(history, last)
+    if why is not None and divergence(History(history.records[:-1]), last) is None:
+        warnings.warn(f"{why}: the run has diverged, and goes on as asked. {HINT}.", RuntimeWarning, stacklevel=3)
 
 
 def warn_of_odd_metrics(history: History) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedquilt import registry
 from fedquilt.core.loss import Loss
 from fedquilt.core.metric import Metric
-from fedquilt.errors import SpecError, nearest
+from fedquilt.errors import SpecError
 from fedquilt.experiment.imports import imported
 from fedquilt.parts.losses import OwnLoss
 from fedquilt.registry import Registry
@@ -78,8 +78,7 @@ def _found(chosen: str | Own, known: Registry, home: Path | None, where: str) ->
             return known[chosen]()
         if ":" in chosen:
             return imported(chosen, home, where)
-        own = 'or the import path of your own, "module:function"'
-        raise SpecError(f"{where}: no {known.kind} is called '{chosen}'; {nearest(chosen, known)}; {own}")
+        raise SpecError(f"{where}: {known.unknown(chosen)}")
     if not callable(chosen):
         raise SpecError(f"{where}: must be a name or a function of outputs and targets, got {chosen!r}")
     return chosen

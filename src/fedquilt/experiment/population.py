@@ -12,7 +12,7 @@ from fedquilt.data.data import Data
 from fedquilt.experiment.build import build_population
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.population_plots import draw_population
-from fedquilt.experiment.spec import assign, check_population, load_population
+from fedquilt.experiment.spec import Spec, assign, check_population, load_population
 from fedquilt.metrics.advice import Advice, advice
 from fedquilt.metrics.skew import Skew, skew
 from fedquilt.partition.partition import Partition
@@ -41,7 +41,7 @@ class Inspection:
 
 
 def inspect_partition(
-    spec: str | Path | Mapping[str, Any], sets: Iterable[str] = (), out: str | Path | None = None
+    spec: str | Path | Mapping[str, Any] | Spec, sets: Iterable[str] = (), out: str | Path | None = None
 ) -> Inspection:
     """Measure the population of a spec (a file, or its tables), of which only `[data]` and `[partition]` are needed.
 
@@ -52,7 +52,9 @@ def inspect_partition(
     >>> found.skew.summary()["clients"], found.advice[0].methods
     (20, ('fed_avg_m',))
     """
-    if isinstance(spec, str | Path):
+    if isinstance(spec, Spec):
+        checked = spec
+    elif isinstance(spec, str | Path):
         checked = load_population(spec, sets)
     else:
         tables = copy.deepcopy(dict(spec))

@@ -20,6 +20,7 @@ class Result:
 
     A method that ends with several models, one for each group of clients, has them in `models`; `model` and `state` are
     then those of the first group. `run` is everything that the run carried: groups, server states, what clients keep.
+    `diverged` says why a run ended as diverged, if it did (see `fedquilt.metrics.divergence`).
     """
 
     history: History
@@ -29,16 +30,21 @@ class Result:
     interrupted: bool
     models: tuple[nn.Module, ...]
     run: RunState
+    diverged: str | None = None
 
     def __repr__(self) -> str:
         """Say how it went, not all that is in it."""
         newest = self.history.newest or {}
         name = next((name for name in ("accuracy", "loss") if newest.get(name) is not None), None)
         score = "" if name is None else f", {name} {newest[name]:.4f}"
+        score += ", diverged" if self.diverged else ""
         return f"Result({counted(len(self.history), 'round')}{score}, digest {self.digest[:12]}…)"
 
 
-def result_of(federation: Federation, history: History, run: RunState, interrupted: bool) -> Result:
+def result_of(
+    federation: Federation, history: History, run: RunState, interrupted: bool, diverged: str | None = None
+) -> Result:
     """Return what a run ends with."""
     trained = tuple(federation.bench.finished(group.state.model) for group in run.groups)
-    return Result(history, trained[0], run.groups[0].state.model, digest(federation, run), interrupted, trained, run)
+    first = run.groups[0].state.model
+    return Result(history, trained[0], first, digest(federation, run), interrupted, trained, run, diverged)

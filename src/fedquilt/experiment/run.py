@@ -13,7 +13,7 @@ from fedquilt.core.federation import Federation
 from fedquilt.errors import FedquiltError, RunError, SpecError
 from fedquilt.experiment.build import build
 from fedquilt.experiment.environment import environment
-from fedquilt.experiment.execute import Watcher, execute
+from fedquilt.experiment.execute import Watcher, execute, tell_stage
 from fedquilt.experiment.fingerprint import fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_run
@@ -44,7 +44,7 @@ def run(
     ...     "run": {"rounds": 2},
     ...     "data": {"name": "digits"},
     ...     "partition": {"name": "iid", "clients": 10},
-    ...     "model": {"name": "softmax_regression", "inputs": 64},
+    ...     "model": {"name": "softmax_regression"},
     ...     "method": {"name": "fed_avg"},
     ... }
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -65,6 +65,7 @@ def run(
     with folder.locked():
         # The spec is written first: from then on a run that is killed can be resumed.
         folder.begin(checked.to_toml(), environment())
+        _tell_loading(watcher, checked)
         try:
             federation, engine = build(checked)
             checked, engine = _settled(checked, federation, engine)
@@ -92,6 +93,7 @@ def resume(path: str | Path, rounds: int | None = None, watcher: Watcher | None 
         if rounds < done:
             raise RunError(f"{folder.path}: has {done} rounds already; ask for more to make it longer")
     with folder.locked():
+        _tell_loading(watcher, spec)
         federation, engine = build(spec)
         if spec.parts["engine"].arguments.get("compute") == "auto":  # killed before it was decided
             spec, engine = _settled(spec, federation, engine)
@@ -102,6 +104,10 @@ def resume(path: str | Path, rounds: int | None = None, watcher: Watcher | None 
                 require_same(folder, latest[1].get("federation"), fingerprint(federation))
             folder.begin(spec.to_toml(), environment())
         return _finished(folder, federation, engine, spec, watcher)
+
+
+def _tell_loading(watcher: Watcher | None, spec: Spec) -> None:
+    tell_stage(watcher, f"loading {spec.parts['data'].name}")
 
 
 def _settled(spec: Spec, federation: Federation, engine: Engine) -> tuple[Spec, Engine]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date, time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import Field
@@ -29,7 +29,6 @@ from fedquilt import registry
 from fedquilt.arguments import ArgumentError, Count, NonNegative, Positive, Seed, check, paths
 from fedquilt.errors import SpecError, nearest
 from fedquilt.experiment.imports import imported
-from fedquilt.experiment.objective import chosen_loss, chosen_metrics
 from fedquilt.registry import Registry
 
 Table = dict[str, Any]
@@ -62,6 +61,7 @@ class Options:
     - `stop_at`: stop once test accuracy reaches this.
     - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
     - `client_seconds`: how long a client may take, by the clock, before it is left out of the round; unset, for ever.
+    - `on_divergence`: what to do once the run has diverged: "stop", or "go_on" to the last round.
     - `import_from`: a folder to import the user's own functions from.
     - `loss`: what is minimised; unset, the method's own. `metrics`: what is measured besides it; unset, accuracy where
       there are classes.
@@ -77,6 +77,7 @@ class Options:
     stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
     checkpoint_seconds: NonNegative = 10.0
     client_seconds: Positive | None = None
+    on_divergence: Literal["stop", "go_on"] = "stop"
     import_from: str | None = None
     loss: str | None = None
     metrics: list[str] | None = None
@@ -211,6 +212,35 @@ def put(tables: Table, key: str, value: object) -> None:
 
 def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
     """Check a spec's tables and fill in defaults; `folder` is where the user's own functions and files are looked for."""
+    _require_tables(tables, source)
+    options = _options(tables, source)
+    for key, names in (("loss", registry.losses), ("metrics", registry.metrics)):
+        given = getattr(options, key) or []
+        for name in [given] if isinstance(given, str) else given:
+            if name not in names and ":" not in name:
+                raise SpecError(f"{source}: [run] {key}: {names.unknown(name)}")
+    home = ((folder or Path.cwd()) / options.import_from) if options.import_from else folder
+    chosen: dict[str, tuple[Table, Registry]] = {}
+    for name, known_parts in REGISTRIES.items():
+        table = tables.get(name)
+        if name == "engine":
+            table = {"name": "processes", **(table or {})}
+        if table is None:
+            raise SpecError(f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(known_parts)})")
+        chosen[name] = table, known_parts
+    for array, known_parts in ARRAYS.items():
+        chosen |= {name: (table, known_parts) for name, table in _array(tables, array, source)}
+    parts = _parts(chosen, source, home, folder)
+    if home is not None and any(
+        ":" in name for name in [*(part.name for part in parts.values()), *_objective(options)]
+    ):
+        options = replace(options, import_from=str(home))
+    options = _checked_objective(options, f"{source}: [run]", home, folder)
+    return Spec(source, options, parts, {name: tables[name] for name in FREE if name in tables}, folder)
+
+
+def _require_tables(tables: Mapping[str, Any], source: str) -> None:
+    """Refuse a table that there is not."""
     known = ["run", *REGISTRIES, *ARRAYS, *FREE]
     for name, table in tables.items():
         if name in ARRAYS:
@@ -221,25 +251,6 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
             raise SpecError(f"{source}: [{name}]: unknown table; {nearest(name, known)}")
         if not isinstance(table, dict):
             raise SpecError(f"{source}: {name}: must be a table, [{name}], got {table!r}")
-    options = _options(tables, source)
-    home = ((folder or Path.cwd()) / options.import_from) if options.import_from else folder
-    parts = {}
-    for name, known_parts in REGISTRIES.items():
-        table = tables.get(name)
-        if name == "engine":
-            table = {"name": "processes", **(table or {})}
-        if table is None:
-            raise SpecError(f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(known_parts)})")
-        parts[name] = _part(name, table, known_parts, source, home, folder)
-    for array, known_parts in ARRAYS.items():
-        for name, table in _array(tables, array, source):
-            parts[name] = _part(name, table, known_parts, source, home, folder)
-    if home is not None and any(
-        ":" in name for name in [*(part.name for part in parts.values()), *_objective(options)]
-    ):
-        options = replace(options, import_from=str(home))
-    options = _checked_objective(options, f"{source}: [run]", home, folder)
-    return Spec(source, options, parts, {name: tables[name] for name in FREE if name in tables}, folder)
 
 
 def _objective(options: Options) -> list[str]:
@@ -247,6 +258,8 @@ def _objective(options: Options) -> list[str]:
 
 
 def _checked_objective(options: Options, where: str, home: Path | None, folder: Path | None) -> Options:
+    from fedquilt.experiment.objective import chosen_loss, chosen_metrics  # imports PyTorch
+
     if options.loss is not None:
         chosen_loss(options.loss, home, f"{where} loss")
     chosen_metrics(options.metrics or [], home, f"{where} metrics")
@@ -265,14 +278,14 @@ def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Pa
     """Check a spec's tables `[data]` and `[partition]`; others may be missing, and are not looked at."""
     home = tables.get("run", {}).get("import_from") if isinstance(tables.get("run"), dict) else None
     found = ((folder or Path.cwd()) / home) if isinstance(home, str) else folder
-    parts = {}
+    chosen = {}
     for name in ("data", "partition"):
         if not isinstance(tables.get(name), dict):
             raise SpecError(
                 f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(REGISTRIES[name])})"
             )
-        parts[name] = _part(name, tables[name], REGISTRIES[name], source, found, folder)
-    return Spec(source, Options(rounds=1), parts, {}, folder)
+        chosen[name] = tables[name], REGISTRIES[name]
+    return Spec(source, Options(rounds=1), _parts(chosen, source, found, folder), {}, folder)
 
 
 def _array(tables: Mapping[str, Any], array: str, source: str) -> Iterator[tuple[str, Table]]:
@@ -289,7 +302,17 @@ def _options(tables: Mapping[str, Any], source: str) -> Options:
     return Options(**_checked(Options, tables["run"], source, "run"))
 
 
-def _part(table_name: str, table: Table, known: Registry, source: str, home: Path | None, folder: Path | None) -> Part:
+def _parts(
+    chosen: Mapping[str, tuple[Table, Registry]], source: str, home: Path | None, folder: Path | None
+) -> dict[str, Part]:
+    """Check the tables of a spec: first every name and key, which needs no import, then what the functions say."""
+    for name, (table, known) in chosen.items():
+        _require_known(name, table, known, source)
+    return {name: _part(name, table, known, source, home, folder) for name, (table, known) in chosen.items()}
+
+
+def _require_known(table_name: str, table: Table, known: Registry, source: str) -> None:
+    """Refuse a name or a key that there is not: a typo is answered before PyTorch is imported."""
     where = f"{source}: [{table_name}]"
     if "name" not in table:
         raise SpecError(f"{where} name: is required ({', '.join(known)})")
@@ -297,9 +320,13 @@ def _part(table_name: str, table: Table, known: Registry, source: str, home: Pat
     if not isinstance(name, str):
         raise SpecError(f"{where} name: must be text in quotes, got {name!r}")
     if name in known:
-        function = known[name]
-    elif ":" in name:
-        function = imported(name, home, f"{where} name")
+        parameters = known.parameters(name)
+        if parameters is None:
+            return
+        keys = set(parameters) - GIVEN.get(table_name.partition(" ")[0], frozenset())
+        unknown = [key for key in table if key != "name" and key not in keys]
+        if unknown:
+            raise SpecError("\n".join(f"{where} {key}: unknown key; {nearest(key, keys)}" for key in unknown))
     elif known is not registry.simulations and name in registry.simulations:
         raise SpecError(
             f"{where} name: '{name}' simulates how clients behave, and is no part of a method: write it as [[{SIMULATE}]]"
@@ -312,9 +339,13 @@ def _part(table_name: str, table: Table, known: Registry, source: str, home: Pat
         raise SpecError(f"{where} name: '{name}' is a method: write it in [method]; [[{WRAP}]] is for what changes one")
     elif known is registry.simulations and name in registry.wrappers:
         raise SpecError(f"{where} name: '{name}' changes a method: write it as [[{WRAP}]]")
-    else:
-        own = 'or the import path of your own, "module:function"'
-        raise SpecError(f"{where} name: no {known.kind} is called '{name}'; {nearest(name, known)}; {own}")
+    elif ":" not in name:
+        raise SpecError(f"{where} name: {known.unknown(name)}")
+
+
+def _part(table_name: str, table: Table, known: Registry, source: str, home: Path | None, folder: Path | None) -> Part:
+    name = table["name"]
+    function = known[name] if name in known else imported(name, home, f"{source}: [{table_name}] name")
     arguments = {key: value for key, value in table.items() if key != "name"}
     checked = _checked(function, arguments, source, table_name)
     checked |= {key: _found(checked[key], folder) for key in paths(function) & arguments.keys()}

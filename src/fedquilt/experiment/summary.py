@@ -12,6 +12,7 @@ from typing import Any
 from fedquilt.errors import visible
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.metrics.curves import History
+from fedquilt.metrics.divergence import divergence
 
 
 def summary(path: str | Path) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def summary(path: str | Path) -> dict[str, Any]:
     ...     "run": {"rounds": 2},
     ...     "data": {"name": "digits"},
     ...     "partition": {"name": "iid", "clients": 10},
-    ...     "model": {"name": "softmax_regression", "inputs": 64},
+    ...     "model": {"name": "softmax_regression"},
     ...     "method": {"name": "fed_avg"},
     ...     "engine": {"name": "inline"},
     ... }
@@ -45,11 +46,15 @@ def summary(path: str | Path) -> dict[str, Any]:
     complete = len(history) >= (rounds or math.inf)
     reached = last is not None and last >= options.get("stop_at", float("inf"))
     saved = 0 if latest is None else latest[0].round
-    state = "running" if folder.running() else "finished" if complete or reached else "interrupted"
+    diverged = divergence(history, rounds)
+    stopped = diverged is not None and options.get("on_divergence", "stop") == "stop"
+    state = "running" if folder.running() else "finished" if complete or reached or stopped else "interrupted"
     if state == "finished" and saved < len(history):
         state = "interrupted"
     if state == "interrupted" and folder.error() is not None:
         state = "failed"
+    if state == "finished" and diverged is not None:
+        state = "diverged"
     return {
         "run": str(folder.path),
         "state": state,
@@ -61,6 +66,7 @@ def summary(path: str | Path) -> dict[str, Any]:
         "metrics": _newest(history.records, "metrics") or {},
         "best": _best(history),
         "digest": None if latest is None else latest[1].get("model"),
+        "diverged": diverged if state == "diverged" else None,
         "error": folder.error() if state == "failed" else None,
         "own_accuracy": _newest(history.records, "own_accuracy"),
         "own_accuracy_worst_tenth": _newest(history.records, "own_accuracy_worst_tenth"),

@@ -40,6 +40,7 @@ class Point:
     best: float | None
     rounds_to_target: float | None
     loss: float | None = None
+    diverged: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,20 +54,35 @@ class Sweep:
     interrupted: bool
 
     @property
+    def reached(self) -> bool | None:
+        """Whether a point reached the target; None without one."""
+        return None if self.target is None else any(point.rounds_to_target is not None for point in self._sound())
+
+    @property
     def winner(self) -> Point | None:
-        """The point that reached the target first; without a target, the best: of accuracy or, without it, of loss."""
-        if self.target is None:
-            scored = [point for point in self.points if point.best is not None]
-            known = [point for point in self.points if point.loss is not None]
-            if not scored:
-                return min(known, key=lambda point: point.loss or 0.0, default=None)
+        """The point that reached the target first; without a target, or if none did, the best.
+
+        That is the one of the highest accuracy or, where that is not measured, of the lowest loss. A point that diverged
+        is never it.
+        """
+        crossed = [point for point in self._sound() if point.rounds_to_target is not None]
+        if crossed:
+            return min(crossed, key=lambda point: point.rounds_to_target or math.inf)
+        scored = [point for point in self._sound() if point.best is not None]
+        if scored:
             return max(scored, key=lambda point: point.best or 0.0)
-        crossed = [point for point in self.points if point.rounds_to_target is not None]
-        return min(crossed, key=lambda point: point.rounds_to_target or math.inf, default=None)
+        known = [point for point in self._sound() if point.loss is not None]
+        return min(known, key=lambda point: point.loss or 0.0, default=None)
+
+    def _sound(self) -> list[Point]:
+        return [point for point in self.points if not point.diverged]
 
 
 def sweep(
-    spec: str | Path, sets: Iterable[str] = (), out: str | Path | None = None, announce: Announce | None = None
+    spec: str | Path | Spec,
+    sets: Iterable[str] = (),
+    out: str | Path | None = None,
+    announce: Announce | None = None,
 ) -> Sweep:
     """Run every point of a spec's `[sweep]` that is not finished, and write `results.json` beside the runs.
 
@@ -80,8 +96,8 @@ def sweep(
     >>> [point.name for point in done.points], done.results.name
     (['lr=0.01', 'lr=0.1'], 'results.json')
     """
-    checked = load_spec(spec, sets)
-    folder = Path(out) if out is not None else Path("runs") / Path(spec).stem
+    checked = spec if isinstance(spec, Spec) else load_spec(spec, sets)
+    folder = Path(out) if out is not None else Path("runs") / Path(checked.source).stem
     grid = list(_grid(checked))
     target = _target(checked)
     interrupted = False
@@ -102,7 +118,7 @@ def _run_point(folder: Path, spec: Spec, announce: Announce | None, name: str, n
     exists = RunFolder(folder).spec.exists()
     if exists:
         _require_same(folder, spec)
-    if exists and quiet_summary(folder)["state"] == "finished":
+    if exists and quiet_summary(folder)["state"] in ("finished", "diverged"):
         return False
     watcher = announce(name, number, total) if announce is not None else None
     ended = resume(folder, watcher=watcher) if exists else run(spec, out=folder, watcher=watcher)
@@ -158,9 +174,11 @@ def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
 
 def _point(folder: Path, name: str, values: dict[str, Any], target: float | None) -> Point:
     history = RunFolder(folder).history()
+    diverged = RunFolder(folder).spec.exists() and quiet_summary(folder)["state"] == "diverged"
     crossed = None if target is None else history.rounds_to(target)
     lowest = history.lowest
-    return Point(name, values, history.best[1] if history.best else None, crossed, lowest[1] if lowest else None)
+    best = history.best[1] if history.best else None
+    return Point(name, values, best, crossed, lowest[1] if lowest else None, diverged)
 
 
 def _write(done: Sweep) -> None:
@@ -168,6 +186,7 @@ def _write(done: Sweep) -> None:
     content = {
         "target": done.target,
         "published": done.published,
+        "reached": done.reached,
         "best": None if winner is None else vars(winner),
         "points": [vars(point) for point in done.points],
     }

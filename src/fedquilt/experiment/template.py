@@ -16,7 +16,7 @@ eval_every = 1            # rounds between tests
 
 [data]
 name = "digits"           # 1,797 digits of 8x8 pixels that come with scikit-learn
-# name = "mnist"          # from the folder that FEDQUILT_DATA names; then take inputs = 784 below
+# name = "mnist"          # 70,000 digits of 28x28, from the folder that FEDQUILT_DATA names
 
 [partition]
 name = "dirichlet"        # who holds what: each client's classes are drawn from a Dirichlet distribution
@@ -26,7 +26,6 @@ seed = 1                  # of the population, apart from the training's
 
 [model]
 name = "mnist_2nn"        # two hidden layers of 200; or your own: "my_module:MyNet"
-inputs = 64
 
 [method]
 name = "fed_avg_m"        # federated averaging with server momentum

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Literal
 
 import tomli_w
 from torch import nn
@@ -15,6 +16,7 @@ from fedquilt.core.algorithm import Algorithm
 from fedquilt.core.engine import Engine, Settling, settled
 from fedquilt.core.federation import Federation
 from fedquilt.core.loss import with_loss
+from fedquilt.core.workbench import copied
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
 from fedquilt.errors import RunError
@@ -26,6 +28,7 @@ from fedquilt.experiment.objective import Own, chosen_loss, chosen_metrics, requ
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Options
 from fedquilt.experiment.warm import warm
+from fedquilt.metrics.divergence import HINT
 from fedquilt.partition.partition import Partition
 from fedquilt.simulate.simulation import Simulation, combined
 
@@ -52,6 +55,7 @@ def train(
     trainable: int | Sequence[str] | None = None,
     simulate: Sequence[Simulation] = (),
     client_seconds: float | None = None,
+    on_divergence: Literal["stop", "go_on"] = "stop",
 ) -> Result:
     """Train your own model on your own data, and return the history and the trained model.
 
@@ -62,7 +66,8 @@ def train(
     functions. `start`, `start_skip` and `trainable` are as in a spec: a safetensors file with the model's first values,
     what of it not to take, and the parts to train, or how many of the last layers. `simulate` is who shows up and how
     faithfully, as `[dropout(0.1), stragglers(deadline=60.0)]`. `client_seconds` is how long a client may take, by the
-    clock, before it is left out of the round.
+    clock, before it is left out of the round. A run that diverges stops, with a warning, and its result's `diverged` says
+    why; `on_divergence="go_on"` runs all rounds all the same.
 
     >>> import numpy as np, torch
     >>> from fedquilt import arrays, fed_avg, iid, inline, train
@@ -84,6 +89,7 @@ def train(
         "stop_at": stop_at,
         "checkpoint_seconds": checkpoint_seconds,
         "client_seconds": client_seconds,
+        "on_divergence": on_divergence,
         "loss": None if loss is None else written(loss),
         "metrics": None if metrics is None else [written(metric) for metric in metrics],
         "start": None if start is None else str(Path(start).absolute()),
@@ -100,7 +106,7 @@ def train(
     if engine is not None and not hasattr(engine, "open"):
         raise ArgumentError("train", [Problem("engine", f"must be an engine, such as inline(), got {engine!r}")])
     if start is not None or trainable is not None:
-        model = copy.deepcopy(model)
+        model = copied(model)
         warm(model, options)
     method = method if loss is None else with_loss(method, chosen_loss(loss))
     measured = None if metrics is None else chosen_metrics(metrics)
@@ -109,11 +115,18 @@ def train(
     require_accuracy(options, federation)
     chosen = engine or processes()
     if out is None:
-        return execute(federation, settled(chosen, federation, rounds), options, None, watcher)
+        return _warned(execute(federation, settled(chosen, federation, rounds), options, None, watcher))
     folder = RunFolder(Path(out))
     with folder.locked():
         chosen = _begin(folder, options, federation, chosen)
-        return execute(federation, chosen, options, folder, watcher)
+        return _warned(execute(federation, chosen, options, folder, watcher))
+
+
+def _warned(result: Result) -> Result:
+    """Warn of a run that has diverged: whoever calls from Python sees no exit code."""
+    if result.diverged is not None:
+        warnings.warn(f"the run diverged: {result.diverged}. {HINT}.", RuntimeWarning, stacklevel=3)
+    return result
 
 
 def _require(key: str, value: object, kind: type, what: str) -> None:

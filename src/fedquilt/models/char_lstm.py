@@ -11,22 +11,26 @@ from __future__ import annotations
 from torch import nn
 
 from fedquilt.arguments import Count
+from fedquilt.data.data import Data
 from fedquilt.models.next_symbol import NextSymbolLSTM
 from fedquilt.models.peephole_lstm import Biases
+from fedquilt.models.sizes import classes_of
 from fedquilt.registry import models
 
 
 @models.register
 def char_lstm(
-    vocabulary: Count = 90,
+    vocabulary: Count | None = None,
     embedding: Count = 8,
     hidden: Count = 256,
     layers: Count = 2,
     peepholes: bool = False,
     biases: Biases = 2,
+    data: Data | None = None,
 ) -> nn.Module:
-    """A character-level LSTM that predicts at every place, 822,570 parameters by default (McMahan 2017).
+    """A character-level LSTM that predicts at every place, 822,570 parameters with 90 symbols (McMahan 2017).
 
+    - `vocabulary`: the symbols; those of `data` unless given, and 90 without data. A spec fills in `data`.
     - `peepholes`: gates that see the cell (Gers 2002).
     - `biases`: vectors of biases a layer; two is the same as one, but for the count and the effective rate.
 
@@ -39,4 +43,5 @@ def char_lstm(
     >>> sum(p.numel() for p in char_lstm(vocabulary=258, peepholes=True, biases=1).parameters())  # the paper's
     866578
     """
-    return NextSymbolLSTM(vocabulary, embedding, hidden, layers, peepholes, biases)
+    symbols = classes_of(data, vocabulary, 90, "vocabulary")
+    return NextSymbolLSTM(symbols, embedding, hidden, layers, peepholes, biases)

@@ -9,13 +9,17 @@ from __future__ import annotations
 from torch import nn
 
 from fedquilt.arguments import Count
+from fedquilt.data.data import Data
 from fedquilt.models.classifier import ending_in_classifier
+from fedquilt.models.sizes import classes_of
 from fedquilt.registry import models
 
 
 @models.register
-def cifar_cnn_hsu(classes: Count = 10) -> nn.Module:
-    """Two 5×5 convolutions (64, 64) and layers of 384 and 192, 1,756,426 parameters by default (Hsu 2020).
+def cifar_cnn_hsu(classes: Count | None = None, data: Data | None = None) -> nn.Module:
+    """Two 5×5 convolutions (64, 64) and layers of 384 and 192, 1,756,426 parameters with 10 classes (Hsu 2020).
+
+    `classes` are those of `data` unless given, and 10 without data; a spec fills in `data`.
 
     >>> import torch
     >>> model = cifar_cnn_hsu()
@@ -35,5 +39,5 @@ def cifar_cnn_hsu(classes: Count = 10) -> nn.Module:
         nn.ReLU(),
         nn.Linear(384, 192),
         nn.ReLU(),
-        nn.Linear(192, classes),
+        nn.Linear(192, classes_of(data, classes, 10)),
     )

@@ -14,15 +14,20 @@ from typing import Literal
 from torch import nn
 
 from fedquilt.arguments import Count
+from fedquilt.data.data import Data
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.models.local_response import LocalResponseNorm
+from fedquilt.models.sizes import classes_of
 from fedquilt.registry import models
 
 
 @models.register
-def cifar_cnn_mcmahan(classes: Count = 10, init: Literal["tutorial", "torch"] = "tutorial") -> nn.Module:
-    """The TensorFlow tutorial's CIFAR network on 24×24 crops, 1,068,298 parameters by default (McMahan 2017).
+def cifar_cnn_mcmahan(
+    classes: Count | None = None, init: Literal["tutorial", "torch"] = "tutorial", data: Data | None = None
+) -> nn.Module:
+    """The TensorFlow tutorial's CIFAR network on 24×24 crops, 1,068,298 parameters with 10 classes (McMahan 2017).
 
+    `classes` are those of `data` unless given, and 10 without data; a spec fills in `data`.
     `init` chooses the starting values: the tutorial's (weights from normal distributions cut at two standard
     deviations, biases 0 or 0.1) or PyTorch's own.
 
@@ -47,7 +52,7 @@ def cifar_cnn_mcmahan(classes: Count = 10, init: Literal["tutorial", "torch"] = 
         nn.ReLU(),
         nn.Linear(384, 192),
         nn.ReLU(),
-        nn.Linear(192, classes),
+        nn.Linear(192, classes_of(data, classes, 10)),
     )
     if init == "tutorial":
         _initialise(model)

@@ -8,13 +8,19 @@ from __future__ import annotations
 from torch import nn
 
 from fedquilt.arguments import Count
+from fedquilt.data.data import Data
 from fedquilt.models.classifier import ending_in_classifier
+from fedquilt.models.sizes import classes_of, inputs_of
 from fedquilt.registry import models
 
 
 @models.register
-def mnist_2nn(inputs: Count = 784, hidden: Count = 200, classes: Count = 10) -> nn.Module:
-    """A perceptron with two hidden ReLU layers, 199,210 parameters by default (McMahan 2017).
+def mnist_2nn(
+    inputs: Count | None = None, hidden: Count = 200, classes: Count | None = None, data: Data | None = None
+) -> nn.Module:
+    """A perceptron with two hidden ReLU layers, 199,210 parameters on MNIST (McMahan 2017).
+
+    `inputs` and `classes` are those of `data` unless given, and 784 and 10 without data; a spec fills in `data`.
 
     >>> import torch
     >>> model = mnist_2nn()
@@ -23,9 +29,9 @@ def mnist_2nn(inputs: Count = 784, hidden: Count = 200, classes: Count = 10) -> 
     """
     return ending_in_classifier(
         nn.Flatten(),
-        nn.Linear(inputs, hidden),
+        nn.Linear(inputs_of(data, inputs, 784), hidden),
         nn.ReLU(),
         nn.Linear(hidden, hidden),
         nn.ReLU(),
-        nn.Linear(hidden, classes),
+        nn.Linear(hidden, classes_of(data, classes, 10)),
     )

@@ -10,14 +10,17 @@ from __future__ import annotations
 from torch import nn
 
 from fedquilt.arguments import Count
+from fedquilt.data.data import Data
 from fedquilt.models.classifier import ending_in_classifier
+from fedquilt.models.sizes import classes_of
 from fedquilt.registry import models
 
 
 @models.register
-def mnist_cnn(classes: Count = 10) -> nn.Module:
-    """Two 5×5 convolutions (32, 64) and a layer of 512, 1,663,370 parameters by default (McMahan 2017).
+def mnist_cnn(classes: Count | None = None, data: Data | None = None) -> nn.Module:
+    """Two 5×5 convolutions (32, 64) and a layer of 512, 1,663,370 parameters with 10 classes (McMahan 2017).
 
+    `classes` are those of `data` unless given, and 10 without data; a spec fills in `data`.
     The input is (N, 1, 28, 28); (N, 28, 28) and (N, 784) are taken as well.
 
     >>> import torch
@@ -38,5 +41,5 @@ def mnist_cnn(classes: Count = 10) -> nn.Module:
         nn.Flatten(),
         nn.Linear(7 * 7 * 64, 512),
         nn.ReLU(),
-        nn.Linear(512, classes),
+        nn.Linear(512, classes_of(data, classes, 10)),
     )

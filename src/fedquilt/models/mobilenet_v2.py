@@ -36,8 +36,10 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from fedquilt.arguments import Count, Positive
+from fedquilt.data.data import Data
 from fedquilt.data.folders import own
 from fedquilt.errors import SpecError
+from fedquilt.models.sizes import classes_of
 from fedquilt.models.weights import load_weights, unlike
 from fedquilt.registry import models
 
@@ -122,14 +124,16 @@ def _linear(inputs: int, outputs: int) -> nn.Linear:
 
 @models.register
 def mobilenet_v2(
-    classes: Count = 1203,
+    classes: Count | None = None,
     width: Positive = 1.0,
     groups: Count = 8,
     bottleneck: Count | None = None,
     pretrained: Path | None = None,
+    data: Data | None = None,
 ) -> nn.Module:
-    """MobileNetV2 with group normalisation, 3,764,915 parameters by default (Sandler 2018; Hsu 2020).
+    """MobileNetV2 with group normalisation, 3,764,915 parameters with 1,203 classes (Sandler 2018; Hsu 2020).
 
+    - `classes` are those of `data` unless given, and 1,203 without data; a spec fills in `data`.
     - `width` multiplies the channels of every layer, `groups` is the number of groups of a normalisation.
     - `bottleneck` puts a linear layer of so many units before the classifier: 64 for Hsu's landmarks.
     - `pretrained` is a safetensors file of weights, such as ImageNet's. A classifier of another shape stays as it is
@@ -143,7 +147,7 @@ def mobilenet_v2(
     (torch.Size([2, 2028]), 2437676)
     """
     try:
-        model = MobileNetV2(classes, width, groups, bottleneck)
+        model = MobileNetV2(classes_of(data, classes, 1203), width, groups, bottleneck)
     except ValueError:
         raise SpecError(f"groups: {groups} does not divide the channels of every layer; 8 always does") from None
     if pretrained is not None:

@@ -24,6 +24,7 @@ from fedquilt.arguments import Count
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.errors import SpecError
+from fedquilt.models.sizes import classes_of, inputs_of
 from fedquilt.registry import models
 
 
@@ -60,28 +61,30 @@ class RandomFourier(nn.Module):
 
 @models.register
 def random_fourier(
-    inputs: Count = 784,
+    inputs: Count | None = None,
     features: Count = 100,
-    classes: Count = 10,
+    classes: Count | None = None,
     sigma: Sigma = 1.0,
     normalise: bool = False,
     learn_features: bool = True,
     bias: bool = False,
     data: Data | None = None,
 ) -> nn.Module:
-    """Random Fourier features, learnt, and a linear classifier, 79,500 parameters by default (Wei 2022).
+    """Random Fourier features, learnt, and a linear classifier, 79,500 parameters on MNIST (Wei 2022).
 
     - `sigma`: standard deviation of the frequencies, the inverse of the Gaussian kernel's width. "median" takes the
       median distance of two training examples for that width, over at most 1,000 of them.
     - `normalise`: φ(x) = √(2/D)·cos(ωᵀx + b), as Rahimi and Recht have it.
     - `learn_features`: false keeps ω and b as drawn; they are then neither trained nor sent.
     - `bias`: whether the classifier has one.
-    - `data`: what "median" looks at; a spec fills it in.
+    - `inputs` and `classes` are those of `data` unless given, and 784 and 10 without data.
+    - `data`: what "median" looks at too; a spec fills it in.
 
     >>> model = random_fourier()
     >>> model(torch.zeros(2, 1, 28, 28)).shape, sum(p.numel() for p in model.parameters())
     (torch.Size([2, 10]), 79500)
     """
+    inputs, classes = inputs_of(data, inputs, 784), classes_of(data, classes, 10)
     width = sigma if isinstance(sigma, float) else 1 / _median_distance(data)
     model = RandomFourier(inputs, features, classes, width, sqrt(2 / features) if normalise else sqrt(2), bias)
     model.frequencies.requires_grad_(learn_features)

@@ -24,6 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedquilt.arguments import Count
+from fedquilt.data.data import Data
+from fedquilt.models.sizes import classes_of
 from fedquilt.registry import models
 
 WIDTHS = (16, 32, 64)
@@ -90,13 +92,14 @@ class FixupResNet20(nn.Module):
 
 
 @models.register
-def resnet20_fixup(classes: Count = 10) -> nn.Module:
-    """ResNet-20 without normalisation, with Fixup initialisation, 268,393 parameters by default (Zhang 2019).
+def resnet20_fixup(classes: Count | None = None, data: Data | None = None) -> nn.Module:
+    """ResNet-20 without normalisation, with Fixup initialisation, 268,393 parameters with 10 classes (Zhang 2019).
 
+    `classes` are those of `data` unless given, and 10 without data; a spec fills in `data`.
     It is the model of Ozdayi 2020, section 4.1. The input is (N, 3, 32, 32).
 
     >>> model = resnet20_fixup()
     >>> model(torch.zeros(2, 3, 32, 32)).shape, sum(p.numel() for p in model.parameters())
     (torch.Size([2, 10]), 268393)
     """
-    return FixupResNet20(classes)
+    return FixupResNet20(classes_of(data, classes, 10))

@@ -5,16 +5,22 @@ from __future__ import annotations
 from torch import nn
 
 from fedquilt.arguments import Count
+from fedquilt.data.data import Data
 from fedquilt.models.classifier import ending_in_classifier
+from fedquilt.models.sizes import classes_of, inputs_of
 from fedquilt.registry import models
 
 
 @models.register
-def softmax_regression(inputs: Count = 784, classes: Count = 10) -> nn.Module:
+def softmax_regression(
+    inputs: Count | None = None, classes: Count | None = None, data: Data | None = None
+) -> nn.Module:
     """One linear layer on the flattened input.
+
+    `inputs` and `classes` are those of `data` unless given, and 784 and 10 without data; a spec fills in `data`.
 
     >>> import torch
     >>> softmax_regression(inputs=64)(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 10])
     """
-    return ending_in_classifier(nn.Flatten(), nn.Linear(inputs, classes))
+    return ending_in_classifier(nn.Flatten(), nn.Linear(inputs_of(data, inputs, 784), classes_of(data, classes, 10)))

@@ -11,22 +11,26 @@ from __future__ import annotations
 from torch import nn
 
 from fedquilt.arguments import Count
+from fedquilt.data.data import Data
 from fedquilt.models.next_symbol import NextSymbolLSTM
 from fedquilt.models.peephole_lstm import Biases
+from fedquilt.models.sizes import classes_of
 from fedquilt.registry import models
 
 
 @models.register
 def word_lstm(
-    vocabulary: Count = 10_000,
+    vocabulary: Count | None = None,
     embedding: Count = 192,
     hidden: Count = 256,
     layers: Count = 1,
     peepholes: bool = False,
     biases: Biases = 2,
+    data: Data | None = None,
 ) -> nn.Module:
-    """A word-level LSTM that predicts at every place, 4,950,800 parameters by default (McMahan 2017).
+    """A word-level LSTM that predicts at every place, 4,950,800 parameters with 10,000 words (McMahan 2017).
 
+    `vocabulary` is that of `data` unless given, and 10,000 without data; a spec fills in `data`.
     `peepholes` and `biases` are as in `char_lstm`; the paper's count is that with peepholes and one bias.
 
     >>> import torch
@@ -36,4 +40,5 @@ def word_lstm(
     >>> sum(p.numel() for p in word_lstm(peepholes=True, biases=1).parameters())  # the paper's
     4950544
     """
-    return NextSymbolLSTM(vocabulary, embedding, hidden, layers, peepholes, biases)
+    symbols = classes_of(data, vocabulary, 10_000, "vocabulary")
+    return NextSymbolLSTM(symbols, embedding, hidden, layers, peepholes, biases)
