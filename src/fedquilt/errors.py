@@ -9,11 +9,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fedquilt.text import visible
+
+MOST_LISTED = 60
+"""No more names are listed in a message."""
+
 
 class FedquiltError(Exception):
     """Something that the user can put right; the message says what, `part` which method or wrapper it is about."""
 
     part: str | None = None
+
+    def __str__(self) -> str:
+        """Return the message, fit for a terminal whatever a spec, a file or a client has put into it."""
+        return visible(super().__str__(), keep="\n")
 
 
 class SpecError(FedquiltError):
@@ -67,12 +76,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     'known: alpha, seed'
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    listing = f"known: {', '.join(names)}" if names else "no keys are taken here"
+    close = difflib.get_close_matches(name[:100], names, n=1)
+    more = f", … ({len(names):,} in all)" if len(names) > MOST_LISTED else ""
+    listing = f"known: {', '.join(names[:MOST_LISTED])}{more}" if names else "no keys are taken here"
     return f"did you mean '{close[0]}'? ({listing})" if close else listing
 
 
-def told(error: Exception) -> str:
+def told(error: BaseException) -> str:
     """Say what went wrong in the user's own code, and in which line, since no traceback is shown.
 
     >>> try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 LONGEST = 2000
 """No message to the user is longer, in characters."""
 
@@ -33,6 +35,29 @@ def visible(text: str, limit: int = LONGEST, keep: str = "") -> str:
     while pieces and length + len(end) > limit:  # an escape is kept whole or left out
         length -= len(pieces.pop())
     return f"{''.join(pieces)}{end}"
+
+
+def short(value: object, limit: int = 80) -> str:
+    """Write a value of a spec or an argument in one short line, as Python would.
+
+    >>> short([1, 2]), short("a" * 1000, limit=12)
+    ('[1, 2]', "'aaaaaaaa...")
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # Python does not write whole numbers of more than 4,300 digits
+        return "a whole number of thousands of digits"
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def listed(lines: Sequence[str], most: int = 10) -> str:
+    """Join the lines of a message, the first of them if they are many.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a\\nb\\n… and 1 more'
+    """
+    more = [f"… and {len(lines) - most:,} more"] if len(lines) > most else []
+    return "\n".join([*lines[:most], *more])
 
 
 def _escape(character: str) -> str:

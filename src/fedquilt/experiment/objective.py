@@ -13,6 +13,7 @@ from fedquilt.errors import SpecError, nearest
 from fedquilt.experiment.imports import imported
 from fedquilt.parts.losses import OwnLoss
 from fedquilt.registry import Registry
+from fedquilt.text import short, visible
 
 if TYPE_CHECKING:
     from fedquilt.core.federation import Federation
@@ -79,9 +80,9 @@ def _found(chosen: str | Own, known: Registry, home: Path | None, where: str) ->
         if ":" in chosen:
             return imported(chosen, home, where)
         own = 'or the import path of your own, "module:function"'
-        raise SpecError(f"{where}: no {known.kind} is called '{chosen}'; {nearest(chosen, known)}; {own}")
+        raise SpecError(f"{where}: no {known.kind} is called '{visible(chosen, 80)}'; {nearest(chosen, known)}; {own}")
     if not callable(chosen):
-        raise SpecError(f"{where}: must be a name or a function of outputs and targets, got {chosen!r}")
+        raise SpecError(f"{where}: must be a name or a function of outputs and targets, got {short(chosen)}")
     return chosen
 
 

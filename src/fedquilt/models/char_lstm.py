@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.models.next_symbol import NextSymbolLSTM
 from fedquilt.models.peephole_lstm import Biases
 from fedquilt.registry import models
@@ -18,10 +18,10 @@ from fedquilt.registry import models
 
 @models.register
 def char_lstm(
-    vocabulary: Count = 90,
-    embedding: Count = 8,
-    hidden: Count = 256,
-    layers: Count = 2,
+    vocabulary: Size = 90,
+    embedding: Size = 8,
+    hidden: Size = 256,
+    layers: Size = 2,
     peepholes: bool = False,
     biases: Biases = 2,
 ) -> nn.Module:

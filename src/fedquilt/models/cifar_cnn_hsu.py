@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.registry import models
 
 
 @models.register
-def cifar_cnn_hsu(classes: Count = 10) -> nn.Module:
+def cifar_cnn_hsu(classes: Size = 10) -> nn.Module:
     """Two 5×5 convolutions (64, 64) and layers of 384 and 192, 1,756,426 parameters by default (Hsu 2020).
 
     >>> import torch

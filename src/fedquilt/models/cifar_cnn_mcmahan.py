@@ -13,14 +13,14 @@ from typing import Literal
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.models.local_response import LocalResponseNorm
 from fedquilt.registry import models
 
 
 @models.register
-def cifar_cnn_mcmahan(classes: Count = 10, init: Literal["tutorial", "torch"] = "tutorial") -> nn.Module:
+def cifar_cnn_mcmahan(classes: Size = 10, init: Literal["tutorial", "torch"] = "tutorial") -> nn.Module:
     """The TensorFlow tutorial's CIFAR network on 24×24 crops, 1,068,298 parameters by default (McMahan 2017).
 
     `init` chooses the starting values: the tutorial's (weights from normal distributions cut at two standard

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.registry import models
 
 
 @models.register
-def mnist_2nn(inputs: Count = 784, hidden: Count = 200, classes: Count = 10) -> nn.Module:
+def mnist_2nn(inputs: Size = 784, hidden: Size = 200, classes: Size = 10) -> nn.Module:
     """A perceptron with two hidden ReLU layers, 199,210 parameters by default (McMahan 2017).
 
     >>> import torch

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.registry import models
 
 
 @models.register
-def mnist_cnn(classes: Count = 10) -> nn.Module:
+def mnist_cnn(classes: Size = 10) -> nn.Module:
     """Two 5×5 convolutions (32, 64) and a layer of 512, 1,663,370 parameters by default (McMahan 2017).
 
     The input is (N, 1, 28, 28); (N, 28, 28) and (N, 784) are taken as well.

@@ -35,7 +35,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from fedquilt.arguments import Count, Positive
+from fedquilt.arguments import Positive, Size
 from fedquilt.data.folders import own
 from fedquilt.errors import SpecError
 from fedquilt.models.weights import load_weights, unlike
@@ -122,10 +122,10 @@ def _linear(inputs: int, outputs: int) -> nn.Linear:
 
 @models.register
 def mobilenet_v2(
-    classes: Count = 1203,
+    classes: Size = 1203,
     width: Positive = 1.0,
-    groups: Count = 8,
-    bottleneck: Count | None = None,
+    groups: Size = 8,
+    bottleneck: Size | None = None,
     pretrained: Path | None = None,
 ) -> nn.Module:
     """MobileNetV2 with group normalisation, 3,764,915 parameters by default (Sandler 2018; Hsu 2020).

@@ -20,7 +20,7 @@ from pydantic import PlainValidator
 from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.errors import SpecError
@@ -60,9 +60,9 @@ class RandomFourier(nn.Module):
 
 @models.register
 def random_fourier(
-    inputs: Count = 784,
-    features: Count = 100,
-    classes: Count = 10,
+    inputs: Size = 784,
+    features: Size = 100,
+    classes: Size = 10,
     sigma: Sigma = 1.0,
     normalise: bool = False,
     learn_features: bool = True,

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.registry import models
 
 WIDTHS = (16, 32, 64)
@@ -90,7 +90,7 @@ class FixupResNet20(nn.Module):
 
 
 @models.register
-def resnet20_fixup(classes: Count = 10) -> nn.Module:
+def resnet20_fixup(classes: Size = 10) -> nn.Module:
     """ResNet-20 without normalisation, with Fixup initialisation, 268,393 parameters by default (Zhang 2019).
 
     It is the model of Ozdayi 2020, section 4.1. The input is (N, 3, 32, 32).

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.registry import models
 
 
 @models.register
-def softmax_regression(inputs: Count = 784, classes: Count = 10) -> nn.Module:
+def softmax_regression(inputs: Size = 784, classes: Size = 10) -> nn.Module:
     """One linear layer on the flattened input.
 
     >>> import torch

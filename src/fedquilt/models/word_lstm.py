@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.models.next_symbol import NextSymbolLSTM
 from fedquilt.models.peephole_lstm import Biases
 from fedquilt.registry import models
@@ -18,10 +18,10 @@ from fedquilt.registry import models
 
 @models.register
 def word_lstm(
-    vocabulary: Count = 10_000,
-    embedding: Count = 192,
-    hidden: Count = 256,
-    layers: Count = 1,
+    vocabulary: Size = 10_000,
+    embedding: Size = 192,
+    hidden: Size = 256,
+    layers: Size = 1,
     peepholes: bool = False,
     biases: Biases = 2,
 ) -> nn.Module:
