@@ -69,6 +69,7 @@ NAMES = [
     "mnist",
     "mnist_5k",
     "natural",
+    "no_import",
     "norm_bound",
     "one_shot",
     "own_test",

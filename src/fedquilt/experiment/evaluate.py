@@ -18,7 +18,8 @@ from fedquilt.experiment.checkpoint import load_frozen
 from fedquilt.experiment.export import NAMES, names_of, stored
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec
-from fedquilt.experiment.spec import Spec, Table, assign, check_spec, read_tables
+from fedquilt.experiment.spec import Spec, Table, change, check_spec, read_tables
+from fedquilt.text import visible
 
 
 def evaluate(
@@ -96,8 +97,10 @@ def _other(spec: Spec, data: str | Path | None, sets: list[str]) -> Data | None:
     tables: Table = spec.resolved() | {"data": dict(table)}
     for assignment in sets:
         if not assignment.strip().startswith("data."):
-            raise SpecError(f"--set {assignment}: only keys of [data] can be changed here, as in --set data.name=mnist")
-        assign(tables, assignment)
+            raise SpecError(
+                f"--set {visible(assignment, 80)}: only keys of [data] can be changed here, as in --set data.name=mnist"
+            )
+    change(tables, sets)
     return data_of(check_spec(tables, source=str(data or spec.source), folder=folder))
 
 

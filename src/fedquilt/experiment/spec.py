@@ -15,6 +15,7 @@ A name may also be an import path, "module:function", of the user's own; the spe
 from __future__ import annotations
 
 import tomllib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date, time
@@ -25,13 +26,14 @@ import tomli_w
 from pydantic import Field
 
 from fedquilt import registry
-from fedquilt.arguments import ArgumentError, Count, NonNegative, Seed, check, paths
+from fedquilt.arguments import ArgumentError, Count, NonNegative, Seed, check, paths, takes
 from fedquilt.errors import SpecError, nearest
 from fedquilt.experiment.imports import imported
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics
+from fedquilt.experiment.toml import Table, parse, read_text, require_plain
+from fedquilt.paths import expanded
 from fedquilt.registry import Registry
-
-Table = dict[str, Any]
+from fedquilt.text import listed, short, visible
 
 REGISTRIES: dict[str, Registry] = {
     "data": registry.datasets,
@@ -42,6 +44,9 @@ REGISTRIES: dict[str, Registry] = {
 }
 WRAP = "wrap"
 """The table of wrappers, an array: `[[wrap]]`. The n-th is the part `wrap n`."""
+
+MOST_WRAPS = 50
+"""Each calls the one that it wraps: more would fill Python's stack."""
 
 GIVEN = {"partition": frozenset({"labels", "data"}), "model": frozenset({"data"}), WRAP: frozenset({"algorithm"})}
 """Parameters that are filled in: by the data set, which partitions and models may ask for, and by the wrapped method."""
@@ -118,39 +123,32 @@ class Spec:
             ) from None
 
 
-def load_spec(path: str | Path, sets: Iterable[str] = ()) -> Spec:
-    """Read a spec from a file, change it by `key=value` assignments, and check it.
+def load_spec(path: str | Path, sets: Iterable[str] = (), unsets: Iterable[str] = ()) -> Spec:
+    """Read a spec from a file, take keys out of it and change others by `key=value` assignments, and check it.
 
     >>> import tempfile
     >>> from fedquilt.experiment.template import TEMPLATE
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "first.toml"
     ...     _ = path.write_text(TEMPLATE)
-    ...     spec = load_spec(path, ["method.lr=0.05"])
+    ...     spec = load_spec(path, ["method.lr=0.05"], unsets=["method.server_momentum"])
     >>> spec.options.rounds, spec.parts["method"].name, spec.parts["method"].arguments["lr"]
     (50, 'fed_avg_m', 0.05)
     """
     path = Path(path)
-    return check_spec(_changed(path, sets), source=str(path), folder=path.resolve().parent)
+    return check_spec(change(read_tables(path), sets, unsets), source=str(path), folder=path.resolve().parent)
 
 
-def load_population(path: str | Path, sets: Iterable[str] = ()) -> Spec:
+def load_population(path: str | Path, sets: Iterable[str] = (), unsets: Iterable[str] = ()) -> Spec:
     """Read only the tables `[data]` and `[partition]` of a spec: who holds what."""
     path = Path(path)
-    return check_population(_changed(path, sets), source=str(path), folder=path.resolve().parent)
-
-
-def _changed(path: Path, sets: Iterable[str]) -> Table:
-    tables = read_tables(path)
-    for assignment in sets:
-        assign(tables, assignment)
-    return tables
+    return check_population(change(read_tables(path), sets, unsets), source=str(path), folder=path.resolve().parent)
 
 
 def read_tables(path: Path) -> Table:
     """Read the tables of a spec file as they are written."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return parse(read_text(path))
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file; `fedquilt new {path}` writes a spec to start from") from None
     except IsADirectoryError:
@@ -163,56 +161,100 @@ def read_tables(path: Path) -> Table:
         raise SpecError(f"{path}: is not valid TOML: {error}") from None
 
 
-def assign(tables: Table, assignment: str) -> None:
-    """Set one key of a spec from text such as `method.lr=0.05`; a value that is not TOML is taken as text.
+def change(tables: Table, sets: Iterable[str], unsets: Iterable[str] = ()) -> Table:
+    """Take keys such as `method.lr` out of a spec, then set others from texts such as `method.lr=0.05`.
 
-    >>> tables = {"method": {"lr": 0.1}}
-    >>> assign(tables, "method.lr=0.05")
-    >>> assign(tables, "data.name=mnist")
-    >>> tables
+    Whoever names another function in a table loses the keys that only the one before takes, and is warned of it. A value
+    that is not TOML is taken as text.
+
+    >>> change({"method": {"lr": 0.1, "batch": 5}}, ["method.lr=0.05", "data.name=mnist"], ["method.batch"])
     {'method': {'lr': 0.05}, 'data': {'name': 'mnist'}}
     """
-    key, separator, text = assignment.partition("=")
+    for key in unsets:
+        _take_out(tables, key.strip())
+    assignments = [_assignment(text) for text in sets]
+    for key, value in names_first(assignments):
+        for gone, old in put(tables, key, value).items():
+            table = key.removesuffix(".name")
+            warnings.warn(
+                f"{table}.{gone} is left out: {old} takes it, and {value} does not", UserWarning, stacklevel=2
+            )
+    return tables
+
+
+def names_first(assignments: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Sort assignments so that a function is named before its keys are set, which may be new ones."""
+    return sorted(assignments, key=lambda assignment: not assignment[0].endswith(".name"))
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    key, separator, written = text.partition("=")
     table, dot, name = key.strip().partition(".")
     if not (separator and dot and table and name):
-        raise SpecError(f"--set {assignment}: write table.key=value, as in --set method.lr=0.05")
+        raise SpecError(f"--set {visible(text, 80)}: write table.key=value, as in --set method.lr=0.05")
     try:
-        value = tomllib.loads(f"value = {text.strip()}")["value"]
+        return key.strip(), parse(f"value = {written.strip()}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text.strip()
-    put(tables, key.strip(), value)
+        return key.strip(), written.strip()
 
 
-def put(tables: Table, key: str, value: object) -> None:
-    """Set a key such as `method.lr`, `method.lr.initial` or `wrap.1.mu` of a spec."""
+def put(tables: Table, key: str, value: object) -> dict[str, str]:
+    """Set a key such as `method.lr`, `method.lr.initial` or `wrap.1.mu` of a spec.
+
+    Where it names another function, keys that only the one before takes are dropped, and returned with its name.
+    """
+    tables.setdefault(key.partition(".")[0], {})
+    inner, name = _place(tables, key, "--set")
+    before, inner[name] = inner.get(name), value
+    table = key.partition(".")[0]
+    known = registry.wrappers if table == WRAP else REGISTRIES.get(table)
+    if known is None or name != "name" or not all(isinstance(each, str) and each in known for each in (before, value)):
+        return {}
+    gone = [each for each in inner if each != "name" and takes(known[before], each) and not takes(known[value], each)]
+    for each in gone:
+        del inner[each]
+    return dict.fromkeys(gone, before)
+
+
+def _take_out(tables: Table, key: str) -> None:
+    inner, name = (tables, key) if "." not in key else _place(tables, key, "--unset")
+    if name not in inner:
+        raise SpecError(f"--unset {visible(key, 80)}: the spec has no such key; {nearest(name, map(str, inner))}")
+    del inner[name]
+
+
+def _place(tables: Table, key: str, option: str) -> tuple[Table, str]:
+    """Find the table that a key stands in, and what it is called there."""
     table, _, name = key.partition(".")
-    inner = tables.setdefault(table, {})
+    inner, where = tables.get(table), f"{option} {visible(key, 80)}"
     if table == WRAP:
         number, _, name = name.partition(".")
-        if not (isinstance(inner, list) and number.isdigit() and 1 <= int(number) <= len(inner) and name):
+        if not (isinstance(inner, list) and number in map(str, range(1, len(inner) + 1)) and name):
             count = len(inner) if isinstance(inner, list) else 0
-            raise SpecError(f"--set {key}: write wrap.NUMBER.key; the spec has {count} [[{WRAP}]] tables, from 1")
+            raise SpecError(f"{where}: write wrap.NUMBER.key; the spec has {count} [[{WRAP}]] tables, from 1")
         inner = inner[int(number) - 1]
     if not isinstance(inner, dict):
-        raise SpecError(f"--set {key}: [{table}] is not a table")
+        raise SpecError(f"{where}: [{visible(table, 80)}] is not a table")
     outer, dot, part = name.partition(".")
     if dot and isinstance(inner.get(outer), dict):  # a value that changes over rounds: method.lr.initial
-        inner, name = inner[outer], part
-    inner[name] = value
+        return inner[outer], part
+    return inner, name
 
 
 def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
     """Check a spec's tables and fill in defaults; `folder` is where the user's own functions and files are looked for."""
+    require_plain(tables, source)
     known = ["run", *REGISTRIES, WRAP, *FREE]
     for name, table in tables.items():
         if name == WRAP:
             continue
+        shown = visible(name)
         if name not in known and not isinstance(table, dict):
-            raise SpecError(f"{source}: {name}: stands in no table; write it below one, such as [run] or [method]")
+            raise SpecError(f"{source}: {shown}: stands in no table; write it below one, such as [run] or [method]")
         if name not in known:
-            raise SpecError(f"{source}: [{name}]: unknown table; {nearest(name, known)}")
+            raise SpecError(f"{source}: [{shown}]: unknown table; {nearest(name, known)}")
         if not isinstance(table, dict):
-            raise SpecError(f"{source}: {name}: must be a table, [{name}], got {table!r}")
+            raise SpecError(f"{source}: {name}: must be a table, [{name}], got {short(table)}")
     options = _options(tables, source)
     home = ((folder or Path.cwd()) / options.import_from) if options.import_from else folder
     parts = {}
@@ -254,6 +296,7 @@ def _placed(file: str, folder: Path | None) -> Path:
 
 def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
     """Check a spec's tables `[data]` and `[partition]`; others may be missing, and are not looked at."""
+    require_plain(tables, source)
     home = tables.get("run", {}).get("import_from") if isinstance(tables.get("run"), dict) else None
     found = ((folder or Path.cwd()) / home) if isinstance(home, str) else folder
     parts = {}
@@ -269,7 +312,9 @@ def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Pa
 def _wraps(tables: Mapping[str, Any], source: str) -> Iterator[tuple[str, Table]]:
     wraps = tables.get(WRAP, [])
     if not isinstance(wraps, list) or not all(isinstance(table, dict) for table in wraps):
-        raise SpecError(f"{source}: {WRAP}: must be an array of tables, written as [[{WRAP}]], got {wraps!r}")
+        raise SpecError(f"{source}: {WRAP}: must be an array of tables, written as [[{WRAP}]], got {short(wraps)}")
+    if len(wraps) > MOST_WRAPS:
+        raise SpecError(f"{source}: {WRAP}: {len(wraps):,} wrappers stand around one another; at most {MOST_WRAPS} can")
     for number, table in enumerate(wraps, start=1):
         yield f"{WRAP} {number}", table
 
@@ -286,7 +331,7 @@ def _part(table_name: str, table: Table, known: Registry, source: str, home: Pat
         raise SpecError(f"{where} name: is required ({', '.join(known)})")
     name = table["name"]
     if not isinstance(name, str):
-        raise SpecError(f"{where} name: must be text in quotes, got {name!r}")
+        raise SpecError(f"{where} name: must be text in quotes, got {short(name)}")
     if name in known:
         function = known[name]
     elif ":" in name:
@@ -299,7 +344,7 @@ def _part(table_name: str, table: Table, known: Registry, source: str, home: Pat
         raise SpecError(f"{where} name: '{name}' is a method: write it in [method]; [[{WRAP}]] is for what changes one")
     else:
         own = 'or the import path of your own, "module:function"'
-        raise SpecError(f"{where} name: no {known.kind} is called '{name}'; {nearest(name, known)}; {own}")
+        raise SpecError(f"{where} name: no {known.kind} is called '{visible(name, 80)}'; {nearest(name, known)}; {own}")
     arguments = {key: value for key, value in table.items() if key != "name"}
     checked = _checked(function, arguments, source, table_name)
     checked |= {key: _found(checked[key], folder) for key in paths(function) & arguments.keys()}
@@ -312,7 +357,7 @@ def _found(path: Path | str, folder: Path | None) -> Path | str:
 
     It is looked for as seen from the working directory, then in the spec's folder. Data sets look elsewhere besides.
     """
-    named = Path(path).expanduser()
+    named = expanded(Path(path))
     for place in (Path.cwd() / named, (folder or Path.cwd()) / named):
         if place.exists():
             return place if isinstance(path, Path) else str(place)
@@ -324,7 +369,7 @@ def _checked(function: Callable[..., object], arguments: Table, source: str, tab
         return check(function, arguments, GIVEN.get(table.partition(" ")[0], frozenset()))
     except ArgumentError as error:
         lines = [f"{source}: [{table}] {problem.key}: {problem.message}" for problem in error.problems]
-        raise SpecError("\n".join(lines)) from None
+        raise SpecError(listed(lines)) from None
 
 
 def _in_toml(value: object) -> bool:

@@ -24,8 +24,9 @@ from fedquilt.errors import RunError, SpecError
 from fedquilt.experiment.execute import Watcher
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec, resume, run
-from fedquilt.experiment.spec import Spec, Table, check_spec, load_spec, put
+from fedquilt.experiment.spec import Spec, Table, check_spec, load_spec, names_first, put
 from fedquilt.experiment.summary import as_json, quiet_summary
+from fedquilt.text import short
 
 Announce = Callable[[str, int, int], Watcher | None]
 """(name of the point, its number, how many there are) -> who is told how its training goes."""
@@ -66,9 +67,16 @@ class Sweep:
 
 
 def sweep(
-    spec: str | Path, sets: Iterable[str] = (), out: str | Path | None = None, announce: Announce | None = None
+    spec: str | Path,
+    sets: Iterable[str] = (),
+    out: str | Path | None = None,
+    announce: Announce | None = None,
+    unsets: Iterable[str] = (),
 ) -> Sweep:
     """Run every point of a spec's `[sweep]` that is not finished, and write `results.json` beside the runs.
+
+    `sets` and `unsets` change the spec as for `run`. A point that names another function than the spec is without the
+    keys that only the spec's takes.
 
     >>> import tempfile
     >>> from fedquilt.experiment.template import TEMPLATE
@@ -80,7 +88,7 @@ def sweep(
     >>> [point.name for point in done.points], done.results.name
     (['lr=0.01', 'lr=0.1'], 'results.json')
     """
-    checked = load_spec(spec, sets)
+    checked = load_spec(spec, sets, unsets)
     folder = Path(out) if out is not None else Path("runs") / Path(spec).stem
     grid = list(_grid(checked))
     target = _target(checked)
@@ -117,8 +125,8 @@ def _require_same(folder: Path, spec: Spec) -> None:
             old, new = before[name].get(key), now[name].get(key)
             if old != new:
                 raise RunError(
-                    f"{folder}: holds a run with other settings ([{name}] {key} is {old!r} there, {new!r} in the spec); "
-                    "delete it, or choose another folder with --out"
+                    f"{folder}: holds a run with other settings ([{name}] {key} is {short(old)} there, {short(new)} in the "
+                    "spec); delete it, or choose another folder with --out"
                 )
 
 
@@ -126,7 +134,7 @@ def _target(spec: Spec) -> float | None:
     target = spec.free.get("published", {}).get("target")
     if target is None or (isinstance(target, int | float) and 0 < target <= 1):
         return target
-    raise SpecError(f"{spec.source}: [published] target: must be an accuracy above 0, at most 1, got {target!r}")
+    raise SpecError(f"{spec.source}: [published] target: must be an accuracy above 0, at most 1, got {short(target)}")
 
 
 def _values(spec: Spec) -> Iterator[dict[str, Any]]:
@@ -140,7 +148,7 @@ def _values(spec: Spec) -> Iterator[dict[str, Any]]:
         if "." not in key:
             raise SpecError(f'{spec.source}: [sweep] {key}: write the table too, in quotes, as in "method.{key}"')
         if not isinstance(values, list) or not values:
-            raise SpecError(f'{spec.source}: [sweep] "{key}": must be a list of values, got {values!r}')
+            raise SpecError(f'{spec.source}: [sweep] "{key}": must be a list of values, got {short(values)}')
     for chosen in itertools.product(*axes.values()):
         yield dict(zip(axes, chosen, strict=True))
 
@@ -150,7 +158,7 @@ def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
         tables = copy.deepcopy(spec.resolved())
         for name in ("sweep", "published"):
             tables.pop(name, None)
-        for key, value in values.items():
+        for key, value in names_first(values.items()):
             put(tables, key, value)
         name = ",".join(f"{key.partition('.')[2]}={value}" for key, value in values.items())
         yield name, check_spec(tables, source=spec.source, folder=spec.folder)
