@@ -93,7 +93,7 @@ def _whole_number(value: object) -> int:
         raise PydanticCustomError("plain", "must be a whole number, or a table of how it changes over rounds")
     if value < 1:
         raise PydanticCustomError("plain", "must be at least 1")
-    return value
+    return _in_memory(A_PASS, value)
 
 
 def _in_memory(each: int, value: int) -> int:
@@ -106,6 +106,9 @@ def _in_memory(each: int, value: int) -> int:
             raise PydanticCustomError("plain", "{text}", {"text": f"is too large: {error}"}) from None
     return value
 
+
+A_PASS = 1000
+"""Bytes that a pass over a client's data takes at least: the order of its examples is drawn before it trains."""
 
 _ALWAYS_THERE = 10**6
 """For fewer bytes, memory is not looked at."""
@@ -123,6 +126,8 @@ Momentum = BelowOne
 Count = Annotated[int, Field(ge=1)]
 Size = Annotated[int, Field(ge=1), InMemory]
 """A count of things that are all made at once: clients, classes, features, the units of a layer."""
+Passes = Annotated[int, Field(ge=1), AfterValidator(functools.partial(_in_memory, A_PASS))]
+"""A number of passes over a client's data."""
 Workers = Annotated[int, Field(ge=1), AfterValidator(functools.partial(_in_memory, 50 * 2**20))]
 """A number of processes, each of which takes 50 MiB at least."""
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -132,7 +137,7 @@ BatchSize = Annotated[float, PlainValidator(_whole_or_infinite)]
 Rate = Annotated[Any, PlainValidator(functools.partial(_changing, _positive))]
 """A positive number, or a table that says how it changes over rounds; see `fedquilt.core.schedule`."""
 ChangingCount = Annotated[Any, PlainValidator(functools.partial(_changing, _whole_number))]
-"""A whole number of 1 or more, or a table that says how it changes over rounds."""
+"""A number of passes over a client's data, or a table that says how it changes over rounds."""
 ChangingBatchSize = Annotated[Any, PlainValidator(functools.partial(_changing, _whole_or_infinite))]
 """As BatchSize, or a table that says how it changes over rounds."""
 

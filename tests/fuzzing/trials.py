@@ -30,7 +30,7 @@ PATIENCE = 10.0
 MEMORY = 3 * 2**30
 """Bytes that a trial may take besides what the program has when it starts."""
 
-TRAINING = 0.1
+TRAINING = 0.05
 """Seconds after which training that has begun is interrupted, as by Ctrl-C: it may be meant to take days."""
 
 
@@ -52,6 +52,8 @@ def outcomes(seeds: Iterable[int]) -> Iterator[Outcome]:
 
 
 def _outcomes(seeds: Iterable[int], stack: IO[str]) -> Iterator[Outcome]:
+    import torch._dynamo  # noqa: F401  # by itself, vmap imports it, which takes seconds: once for all processes
+
     process: Any = None
     for seed in seeds:
         if process is None:
@@ -103,7 +105,12 @@ def _work(ours: Connection, connection: Connection, stack: IO[str]) -> None:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
         while True:
-            connection.send(tried(mutation(connection.recv())))
+            seed = connection.recv()
+            try:
+                outcome = tried(mutation(seed))
+            except KeyboardInterrupt:  # the moment was over just when training had ended by itself
+                outcome = Outcome(seed, 0.0, "", trained=True)
+            connection.send(outcome)
 
 
 class _Moment:
@@ -127,7 +134,7 @@ def tried(changed: Mutation) -> Outcome:
     moment = _Moment()
     begun, message, wrong = time.monotonic(), "", None
     before = Path.cwd()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as warned:
+    with tempfile.TemporaryDirectory(dir=_memory_disk()) as folder, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         os.chdir(folder)
         os.environ["FEDQUILT_DATA"] = folder  # published data sets are missing: reading them is not what is tried
@@ -152,6 +159,11 @@ def tried(changed: Mutation) -> Outcome:
     if wrong is None and seconds > PATIENCE:
         wrong = f"took {seconds:.1f} s"
     return Outcome(changed.seed, seconds, message[:4000], moment.begun, wrong)
+
+
+def _memory_disk() -> str | None:
+    """Return a folder that is not on a disk, where there is one: run folders are synced to disk again and again."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def _write(path: Path, changed: Mutation) -> None:

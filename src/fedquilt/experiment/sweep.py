@@ -13,8 +13,10 @@ Every point of the grid has a run folder of its own; points that are finished ar
 from __future__ import annotations
 
 import copy
+import hashlib
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,11 @@ from fedquilt.text import short
 
 Announce = Callable[[str, int, int], Watcher | None]
 """(name of the point, its number, how many there are) -> who is told how its training goes."""
+
+
+MOST_POINTS = 10_000
+LONGEST_NAME = 200
+"""Bytes of a folder's name; file systems take 255."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +156,20 @@ def _values(spec: Spec) -> Iterator[dict[str, Any]]:
             raise SpecError(f'{spec.source}: [sweep] {key}: write the table too, in quotes, as in "method.{key}"')
         if not isinstance(values, list) or not values:
             raise SpecError(f'{spec.source}: [sweep] "{key}": must be a list of values, got {short(values)}')
+    points = math.prod(len(values) for values in axes.values())
+    if points > MOST_POINTS:
+        raise SpecError(f"{spec.source}: [sweep]: has {points:,} points; a sweep has at most {MOST_POINTS:,}")
     for chosen in itertools.product(*axes.values()):
         yield dict(zip(axes, chosen, strict=True))
+
+
+def _name(values: dict[str, Any]) -> str:
+    """Name the folder of a point for its values; what no folder can be called, or lies elsewhere, by a digest."""
+    name = ",".join(f"{key.partition('.')[2]}={value}" for key, value in values.items())
+    if name.isprintable() and len(name.encode()) <= LONGEST_NAME and ".." not in Path(name).parts:
+        return name
+    plain = re.sub(r"[^A-Za-z0-9=.,_+-]", "_", name)
+    return f"{plain[:100]}-{hashlib.sha256(name.encode(errors='backslashreplace')).hexdigest()[:16]}"
 
 
 def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
@@ -160,8 +179,7 @@ def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
             tables.pop(name, None)
         for key, value in names_first(values.items()):
             put(tables, key, value)
-        name = ",".join(f"{key.partition('.')[2]}={value}" for key, value in values.items())
-        yield name, check_spec(tables, source=spec.source, folder=spec.folder)
+        yield _name(values), check_spec(tables, source=spec.source, folder=spec.folder)
 
 
 def _point(folder: Path, name: str, values: dict[str, Any], target: float | None) -> Point:

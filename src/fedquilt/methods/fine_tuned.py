@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import BatchSize, BelowOne, Count, Rate
+from fedquilt.arguments import BatchSize, BelowOne, Passes, Rate
 from fedquilt.core.algorithm import Algorithm, claim
 from fedquilt.core.own import Personalise
 from fedquilt.methods.fed_avg import fed_avg
@@ -32,7 +32,7 @@ def own_test(algorithm: Algorithm, holdout: BelowOne = 0.2) -> Algorithm:
 
 @wrappers.register
 def fine_tuned(
-    algorithm: Algorithm, lr: Rate = 0.1, epochs: Count = 1, batch: BatchSize = 10, holdout: BelowOne = 0.2
+    algorithm: Algorithm, lr: Rate = 0.1, epochs: Passes = 1, batch: BatchSize = 10, holdout: BelowOne = 0.2
 ) -> Algorithm:
     """Let every client fine-tune the model before it is tested on the client's own data (Wang 2019).
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+from itertools import takewhile
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from fedquilt.data.memory import require_memory
 
 COPIES = 4
 """A run holds a model so many times at least: the server's, a worker's, an update and the sum of updates."""
 
+FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn}
+"""What layers make their parameters with."""
 
-class WithinMemory(TorchDispatchMode):
-    """Refuses tensors whose sizes are named (`torch.empty`, `zeros`, `randn`, …) once they are more than memory can hold.
+
+class WithinMemory(TorchFunctionMode):
+    """Refuses new tensors once they are more than memory can hold.
 
     >>> from torch import nn
     >>> with WithinMemory():
@@ -29,12 +33,13 @@ class WithinMemory(TorchDispatchMode):
         super().__init__()
         self._bytes = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Count what an operation is about to make."""
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count what a function is about to make."""
         kwargs = kwargs or {}
-        size = args[0] if args else None
-        if isinstance(size, list | tuple) and all(isinstance(length, int) for length in size):
+        if func in FACTORIES:
+            size = args[0] if args and isinstance(args[0], list | tuple) else kwargs.get("size") or args
+            lengths = list(takewhile(lambda length: isinstance(length, int), size))
             dtype = kwargs.get("dtype") or torch.get_default_dtype()
-            self._bytes += math.prod(size) * dtype.itemsize
+            self._bytes += math.prod(lengths) * dtype.itemsize
             require_memory(f"the model, of which a run has {COPIES} copies,", COPIES * self._bytes)
         return func(*args, **kwargs)
