@@ -31,6 +31,7 @@ from fedquilt.commands.partition import partition
 from fedquilt.console import console
 from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.progress import Lines, Live, amount, clock, counted, figure, percent, scores, watcher
+from fedquilt.text import visible
 
 if TYPE_CHECKING:
     from fedquilt.experiment.run import Run
@@ -308,8 +309,8 @@ def main() -> None:
 def message_of(error: BaseException) -> str | None:
     """Return what the command line says of an error that a user can act on; None of others, which are faults of ours."""
     if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error) if isinstance(error, FedquiltError | OSError) else None
+        return visible(f"{error.filename}: {error.strerror}")
+    return visible(str(error), keep="\n") if isinstance(error, FedquiltError | OSError) else None
 
 
 def _interrupt(*_: object) -> None:

@@ -18,7 +18,8 @@ from fedquilt.experiment.checkpoint import load_frozen
 from fedquilt.experiment.export import NAMES, names_of, stored
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec
-from fedquilt.experiment.spec import Spec, Table, change, check_spec, read_tables
+from fedquilt.experiment.spec import Spec, change, check_spec, read_tables
+from fedquilt.experiment.toml import Table
 from fedquilt.text import visible
 
 

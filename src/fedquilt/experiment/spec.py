@@ -208,7 +208,9 @@ def put(tables: Table, key: str, value: object) -> dict[str, str]:
     before, inner[name] = inner.get(name), value
     table = key.partition(".")[0]
     known = registry.wrappers if table == WRAP else REGISTRIES.get(table)
-    if known is None or name != "name" or not all(isinstance(each, str) and each in known for each in (before, value)):
+    if known is None or name != "name" or not (isinstance(before, str) and isinstance(value, str)):
+        return {}
+    if before not in known or value not in known:  # of the user's own, what they take is not known yet
         return {}
     gone = [each for each in inner if each != "name" and takes(known[before], each) and not takes(known[value], each)]
     for each in gone:

@@ -26,8 +26,9 @@ from fedquilt.errors import RunError, SpecError
 from fedquilt.experiment.execute import Watcher
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec, resume, run
-from fedquilt.experiment.spec import Spec, Table, check_spec, load_spec, names_first, put
+from fedquilt.experiment.spec import Spec, check_spec, load_spec, names_first, put
 from fedquilt.experiment.summary import as_json, quiet_summary
+from fedquilt.experiment.toml import Table
 from fedquilt.text import short
 
 Announce = Callable[[str, int, int], Watcher | None]

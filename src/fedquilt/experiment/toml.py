@@ -75,7 +75,7 @@ def _within(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
         if keys:
             yield keys, value
         if isinstance(value, Mapping):
-            waiting.extend(((*keys, key), inner) for key, inner in reversed(value.items()))
+            waiting.extend(((*keys, key), inner) for key, inner in reversed(list(value.items())))
         elif isinstance(value, list | tuple):
             waiting.extend(((*keys, number), inner) for number, inner in enumerate(value, start=1))
 
