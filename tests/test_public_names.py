@@ -70,6 +70,7 @@ NAMES = [
     "mnist",
     "mnist_5k",
     "natural",
+    "no_import",
     "norm_bound",
     "one_shot",
     "own_test",

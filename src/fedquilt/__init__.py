@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fedquilt.errors import FedquiltError
     from fedquilt.experiment.evaluate import evaluate
     from fedquilt.experiment.export import export
+    from fedquilt.experiment.imports import no_import
     from fedquilt.experiment.population import Inspection, inspect_partition
     from fedquilt.experiment.report import report
     from fedquilt.experiment.result import Result
@@ -126,6 +127,7 @@ _HOMES = {
     "fedquilt.errors": ("FedquiltError",),
     "fedquilt.experiment.evaluate": ("evaluate",),
     "fedquilt.experiment.export": ("export",),
+    "fedquilt.experiment.imports": ("no_import",),
     "fedquilt.experiment.population": (
         "Inspection",
         "inspect_partition",
@@ -256,6 +258,7 @@ __all__ = [
     "mnist",
     "mnist_5k",
     "natural",
+    "no_import",
     "norm_bound",
     "one_shot",
     "own_test",

@@ -31,7 +31,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from fedquilt.core.schedule import Schedule, Stages, scheduled
-from fedquilt.errors import nearest
+from fedquilt.errors import DataError, nearest
+from fedquilt.text import short, visible
 
 
 def _finite(value: float) -> float:
@@ -91,8 +92,28 @@ def _whole_number(value: object) -> int:
         raise PydanticCustomError("plain", "must be a whole number, or a table of how it changes over rounds")
     if value < 1:
         raise PydanticCustomError("plain", "must be at least 1")
+    return _in_memory(A_PASS, value)
+
+
+def _in_memory(each: int, value: int) -> int:
+    if value * each > _ALWAYS_THERE:
+        from fedquilt.data.memory import require_memory
+
+        try:
+            require_memory("so many", value * each)
+        except DataError as error:
+            raise PydanticCustomError("plain", "{text}", {"text": f"is too large: {error}"}) from None
     return value
 
+
+A_PASS = 1000
+"""Bytes that a pass over a client's data takes at least: the order of its examples is drawn before it trains."""
+
+_ALWAYS_THERE = 10**6
+"""For fewer bytes, memory is not looked at."""
+
+InMemory = AfterValidator(functools.partial(_in_memory, 8))
+"""Refuses a number of things of which this machine's memory could not hold one number each."""
 
 Finite = Annotated[float, AfterValidator(_finite)]
 Positive = Annotated[float, Field(gt=0), AfterValidator(_finite)]
@@ -102,6 +123,12 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 Momentum = BelowOne
 Count = Annotated[int, Field(ge=1)]
+Size = Annotated[int, Field(ge=1), InMemory]
+"""A count of things that are all made at once: clients, classes, features, the units of a layer."""
+Passes = Annotated[int, Field(ge=1), AfterValidator(functools.partial(_in_memory, A_PASS))]
+"""A number of passes over a client's data."""
+Workers = Annotated[int, Field(ge=1), AfterValidator(functools.partial(_in_memory, 50 * 2**20))]
+"""A number of processes, each of which takes 50 MiB at least."""
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 BatchSize = Annotated[float, PlainValidator(_whole_or_infinite)]
 """Examples a batch; `inf` is the whole of a client's data at once (B = ∞ in McMahan 2017)."""
@@ -109,7 +136,7 @@ BatchSize = Annotated[float, PlainValidator(_whole_or_infinite)]
 Rate = Annotated[Any, PlainValidator(functools.partial(_changing, _positive))]
 """A positive number, or a table that says how it changes over rounds; see `fedquilt.core.schedule`."""
 ChangingCount = Annotated[Any, PlainValidator(functools.partial(_changing, _whole_number))]
-"""A whole number of 1 or more, or a table that says how it changes over rounds."""
+"""A number of passes over a client's data, or a table that says how it changes over rounds."""
 ChangingBatchSize = Annotated[Any, PlainValidator(functools.partial(_changing, _whole_or_infinite))]
 """As BatchSize, or a table that says how it changes over rounds."""
 
@@ -128,7 +155,9 @@ class ArgumentError(ValueError):
     def __init__(self, function: str, problems: list[Problem]) -> None:
         """Collect the problems of one call."""
         self.problems = problems
-        super().__init__("; ".join(f"{function}: {problem.key}: {problem.message}" for problem in problems))
+        shown = [f"{function}: {problem.key}: {problem.message}" for problem in problems[:10]]
+        more = [f"and {len(problems) - 10:,} more"] if len(problems) > 10 else []
+        super().__init__("; ".join([*shown, *more]))
 
 
 def check(
@@ -260,7 +289,7 @@ def _problems(error: ValidationError, fields: list[str]) -> list[Problem]:
             [_key(str(detail["loc"][0])), *(str(part) for part in detail["loc"][1:] if isinstance(part, int))]
         )
         problems.setdefault(key, _plain(detail, key, [_key(field) for field in fields]))
-    return [Problem(key, message) for key, message in problems.items()]
+    return [Problem(visible(key), message) for key, message in problems.items()]
 
 
 _TYPES = {
@@ -289,16 +318,11 @@ def _plain(detail: ErrorDetails, key: str, known: list[str]) -> str:
     }
     if kind in bounds:
         name, words = bounds[kind]
-        return f"must be {words} {context[name]:g}, got {_short(value)}"
+        return f"must be {words} {context[name]:g}, got {short(value)}"
     if kind == "literal_error":
-        return f"must be one of {context['expected']}, got {_short(value)}"
+        return f"must be one of {context['expected']}, got {short(value)}"
     if kind == "is_instance_of":
         wanted = context["class"]
-        return f"must be {'a path in quotes' if wanted == 'Path' else f'of type {wanted}'}, got {_short(value)}"
+        return f"must be {'a path in quotes' if wanted == 'Path' else f'of type {wanted}'}, got {short(value)}"
     message = _TYPES.get(kind, detail["msg"])
-    return f"{message}, got {_short(value)}"
-
-
-def _short(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return f"{message}, got {short(value)}"

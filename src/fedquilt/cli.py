@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 from typer.core import TyperGroup
@@ -27,10 +26,13 @@ from fedquilt import registry
 from fedquilt.commands import data
 from fedquilt.commands.evaluate import evaluate
 from fedquilt.commands.export import export
+from fedquilt.commands.options import NoImport, Sets, Unsets
 from fedquilt.commands.partition import partition
+from fedquilt.console import console
 from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.metrics.divergence import HINT
 from fedquilt.progress import Lines, Live, amount, clock, counted, figure, percent, scores, watcher
+from fedquilt.text import visible
 
 if TYPE_CHECKING:
     from fedquilt.experiment.run import Run
@@ -67,12 +69,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
-out = Console(emoji=False)
-err = Console(stderr=True, emoji=False)
+out = console()
+err = console(stderr=True)
 
-Sets = Annotated[
-    list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change a key of the spec; repeatable.")
-]
 Out = Annotated[
     Path | None, typer.Option("--out", file_okay=False, help="The folder to write to (default: runs/NAME).")
 ]
@@ -111,10 +110,12 @@ def start(
 def run(
     spec: Annotated[Path, typer.Argument(help="A spec file (TOML); `fedquilt new` writes one.")],
     sets: Sets = None,
+    unsets: Unsets = None,
     folder: Out = None,
+    no_import: NoImport = False,
 ) -> None:
     """Train as a spec says, into a run folder."""
-    checked = fedquilt.load_spec(spec, sets or ())  # a typo is answered before PyTorch is imported
+    checked = fedquilt.load_spec(spec, sets or (), unsets or ())  # a typo is answered before PyTorch is imported
     display = watcher(out, spec.stem)
     try:
         ended = fedquilt.run(checked, (), folder, display)
@@ -127,6 +128,7 @@ def run(
 def resume(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     rounds: Annotated[int | None, typer.Option(help="Run up to this many rounds instead.")] = None,
+    no_import: NoImport = False,
 ) -> None:
     """Go on with a run that was interrupted, from its newest good checkpoint."""
     from fedquilt.experiment.summary import quiet_summary
@@ -157,6 +159,7 @@ def show(
     diagnose: Annotated[
         bool, typer.Option("--diagnose", help="Also train the next round's clients and measure why they disagree.")
     ] = False,
+    no_import: NoImport = False,
 ) -> None:
     """Show a run: state, rounds, accuracy, best, digest of the model, what was left out."""
     from fedquilt.experiment.summary import as_json
@@ -220,10 +223,12 @@ def new(
 def sweep(
     spec: Annotated[Path, typer.Argument(help="A spec file with a \\[sweep] table.")],
     sets: Sets = None,
+    unsets: Unsets = None,
     folder: Out = None,
+    no_import: NoImport = False,
 ) -> None:
     """Run a spec over a grid of values; finished points are kept, interrupted ones go on."""
-    checked = fedquilt.load_spec(spec, sets or ())
+    checked = fedquilt.load_spec(spec, sets or (), unsets or ())
     displays: list[Live | Lines] = []
 
     def announce(name: str, number: int, total: int) -> Live | Lines:
@@ -257,6 +262,7 @@ def sweep(
     _say(f"Results: {done.results}")
     if done.interrupted:
         again = ["fedquilt", "sweep", str(spec), *(word for change in sets or () for word in ("--set", change))]
+        again += [word for key in unsets or () for word in ("--unset", key)] + ["--no-import"] * no_import
         _say(f"Interrupted. Go on with: {shlex.join([*again, '--out', str(folder)] if folder else again)}")
         raise typer.Exit(INTERRUPTED)
     if all(point.diverged for point in done.points):
@@ -306,18 +312,23 @@ def main() -> None:
             signal.signal(getattr(signal, name), _interrupt)
     try:
         app()
-    except (SpecError, RunError, DataError) as error:
-        _complain(error)
-        sys.exit(WRONG)
-    except FedquiltError as error:
-        _complain(error)
-        sys.exit(FAILED)
-    except OSError as error:
-        _complain(f"{error.filename}: {error.strerror}" if error.filename else error)
-        sys.exit(WRONG if error.filename else FAILED)
     except KeyboardInterrupt:
         err.print("Interrupted.")
         sys.exit(INTERRUPTED)
+    except Exception as error:
+        message = message_of(error)
+        if message is None:
+            raise
+        _complain(message)
+        named = isinstance(error, OSError) and error.filename
+        sys.exit(WRONG if named or isinstance(error, SpecError | RunError | DataError) else FAILED)
+
+
+def message_of(error: BaseException) -> str | None:
+    """Return what the command line says of an error that a user can act on; None of others, which are faults of ours."""
+    if isinstance(error, OSError) and error.filename:
+        return visible(f"{error.filename}: {error.strerror}")
+    return visible(str(error), keep="\n") if isinstance(error, FedquiltError | OSError) else None
 
 
 def _interrupt(*_: object) -> None:

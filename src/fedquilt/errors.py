@@ -9,11 +9,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fedquilt.text import visible
+
+MOST_LISTED = 60
+"""No more names are listed in a message."""
+
 
 class FedquiltError(Exception):
     """Something that the user can put right; the message says what, `part` which method or wrapper it is about."""
 
     part: str | None = None
+
+    def __str__(self) -> str:
+        """Return the message, fit for a terminal whatever a spec, a file or a client has put into it."""
+        return visible(super().__str__(), keep="\n")
 
 
 class SpecError(FedquiltError):
@@ -67,34 +76,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     'known: alpha, seed'
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    listing = f"known: {', '.join(names)}" if names else "no keys are taken here"
+    close = difflib.get_close_matches(name[:100], names, n=1)
+    more = f", … ({len(names):,} in all)" if len(names) > MOST_LISTED else ""
+    listing = f"known: {', '.join(names[:MOST_LISTED])}{more}" if names else "no keys are taken here"
     return f"did you mean '{close[0]}'? ({listing})" if close else listing
-
-
-LONGEST_TEXT = 500
-"""Characters of a text from elsewhere that are stored or shown, at most."""
-
-
-def visible(text: str, most: int = LONGEST_TEXT) -> str:
-    """Return a text from elsewhere as one line that can be stored and shown: no control characters, and not too long.
-
-    A client's exception may say anything: escape sequences for the terminal, line breaks, megabytes. Line breaks become
-    spaces, other characters that cannot be printed are written as Python writes them, and a long text is cut.
-
-    >>> visible("broken\\n\\x1b[31msensor")
-    'broken \\\\x1b[31msensor'
-    >>> visible("a" * 20, most=10)
-    'aaaaaaaaaa… (20 characters in all)'
-    """
-    shown = "".join(map(_visible, text[:most]))  # cut first: the rest is not even looked at
-    return shown[:most] + (f"… ({len(text)} characters in all)" if max(len(text), len(shown)) > most else "")
-
-
-def _visible(character: str) -> str:
-    if character.isprintable():
-        return character
-    return " " if character.isspace() else character.encode("unicode_escape").decode()
 
 
 def told(error: BaseException) -> str:

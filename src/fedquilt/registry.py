@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from fedquilt.errors import nearest
+from fedquilt.text import visible
 
 if TYPE_CHECKING:
     from fedquilt.core.algorithm import Algorithm
@@ -105,7 +106,7 @@ class Registry:
         "no method is called 'fed_agv'; did you mean 'fed_avg'?"
         """
         own = 'or the import path of your own, "module:function"'
-        return f"no {self.kind} is called '{name}'; {nearest(name, self)}; {own}"
+        return f"no {self.kind} is called '{visible(name, 80)}'; {nearest(name, self)}; {own}"
 
     def summary(self, name: str) -> str:
         """Return the first line of the function's documentation."""

@@ -80,7 +80,7 @@ CHANGED = [
     # names of tables and keys
     ({"metod": {"name": "fed_avg"}}, f"[metod]: unknown table; did you mean 'method'? (known: {TABLES})"),
     ({"zzz": {}}, f"[zzz]: unknown table; known: {TABLES}"),
-    ({"rounds": 3}, "rounds: stands in no table; write it below one, such as [run] or [method]"),
+    ({"rounds": 3}, "rounds: belongs to no table; write it below one, such as [run] or [method]"),
     ({"run": 3}, "run: must be a table, [run], got 3"),
     ({"run": [{"rounds": 3}]}, "run: must be a table, [run], got [{'rounds': 3}]"),
     ({"run": GONE}, "[run]: the table is missing; it needs at least: rounds"),

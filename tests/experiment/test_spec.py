@@ -21,7 +21,7 @@ import fedquilt.models
 from fedquilt.core.rng import torch_seeded
 from fedquilt.errors import SpecError
 from fedquilt.experiment.build import build
-from fedquilt.experiment.spec import assign, check_spec, load_spec
+from fedquilt.experiment.spec import change, check_spec, load_spec
 from fedquilt.experiment.template import TEMPLATE
 
 SPEC: dict[str, dict[str, Any]] = {
@@ -142,7 +142,7 @@ def test_values_without_a_form_in_toml_are_refused() -> None:
 )
 def test_assignments(assignment: str, value: object) -> None:
     tables: dict[str, Any] = {"method": {"lr": 0.1}}
-    assign(tables, assignment)
+    change(tables, [assignment])
     key = assignment.partition("=")[0].strip().removeprefix("method.")
     assert tables["method"][key] == value
     assert type(tables["method"][key]) is type(value)
@@ -151,7 +151,7 @@ def test_assignments(assignment: str, value: object) -> None:
 @given(st.floats(allow_nan=False) | st.integers(-(2**63), 2**63 - 1))
 def test_numbers_are_assigned_to_the_last_bit(value: float) -> None:
     tables: dict[str, Any] = {}
-    assign(tables, f"method.lr={value!r}")
+    change(tables, [f"method.lr={value!r}"])
     assert tables == {"method": {"lr": value}}
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Column, Table
 
 from fedquilt import registry
+from fedquilt.console import console
 from fedquilt.errors import DataError, nearest
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedquilt.data.tell import Tell
 
 app = typer.Typer(help="List, describe and fetch data sets.", no_args_is_help=True)
-out = Console(emoji=False)
+out = console()
 BY_HAND_STATE = "by hand"
 
 Name = Annotated[str, typer.Argument(help="A data set, as `fedquilt data list` names it.")]

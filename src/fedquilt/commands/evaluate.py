@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 import fedquilt
+from fedquilt.commands.options import NoImport
+from fedquilt.console import console
 from fedquilt.progress import figure
 
-out = Console(emoji=False)
+out = console()
 
 
 class SplitChoice(StrEnum):
@@ -38,6 +39,7 @@ def evaluate(
     split: Annotated[SplitChoice, typer.Option(help="The part of the data.")] = SplitChoice.test,
     checkpoint: Annotated[Path | None, typer.Option(help="One of the run's checkpoints (default: the newest).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    no_import: NoImport = False,
 ) -> None:
     """Measure a run's trained model on its test data, or on other data."""
     from fedquilt.experiment.summary import as_json

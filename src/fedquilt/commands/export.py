@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 import fedquilt
+from fedquilt.console import console
 
-out = Console(emoji=False)
+out = console()
 
 
 def export(

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-out = Console(emoji=False)
+from fedquilt.commands.options import NoImport, Sets, Unsets
+from fedquilt.console import console
+
+out = console()
 
 _ROWS: dict[str, tuple[str, str]] = {
     "clients": ("clients", ",d"),
@@ -34,20 +36,19 @@ _ROWS: dict[str, tuple[str, str]] = {
 
 def partition(
     spec: Annotated[Path, typer.Argument(help="A spec file; only \\[data] and \\[partition] are looked at.")],
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change a key of the spec; repeatable."),
-    ] = None,
+    sets: Sets = None,
+    unsets: Unsets = None,
     folder: Annotated[
         Path | None, typer.Option("--out", file_okay=False, help="Where to write (default: runs/NAME-partition).")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    no_import: NoImport = False,
 ) -> None:
     """Show how skewed a spec's clients are, draw them, and say what to try first."""
     import fedquilt
     from fedquilt.experiment.spec import load_population
 
-    checked = load_population(spec, sets or ())  # a typo is answered before PyTorch is imported
+    checked = load_population(spec, sets or (), unsets or ())  # a typo is answered before PyTorch is imported
     found = fedquilt.inspect_partition(checked, out=folder or Path("runs") / f"{spec.stem}-partition")
     about = found.about()
     if json:

@@ -15,7 +15,7 @@ from fedquilt.core.fit import OPTIMISER, Fitted, draw_normals, fit
 from fedquilt.core.params import Tensors
 from fedquilt.core.rng import generator
 from fedquilt.core.transform import At, State, changes_nothing, effective_steps
-from fedquilt.errors import LONGEST_TEXT, visible
+from fedquilt.text import LONGEST_TEXT, visible
 
 LONGEST_REASON = LONGEST_TEXT + 200
 """Characters of a fault's reason: those of a text from a client, and our own around it."""

@@ -80,10 +80,23 @@ def scheduled(value: Value | Mapping[str, Any]) -> Schedule | Stages:
     if not isinstance(value, Mapping):
         return Schedule(value)
     if "stages" in value:
-        if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in value["stages"]):
+        if not isinstance(value["stages"], list | tuple) or not all(_is_stage(pair) for pair in value["stages"]):
             raise ValueError("stages must be pairs [first round, value]")
-        return Stages(tuple((int(first), float(amount)) for first, amount in value["stages"]))
+        return Stages(tuple((first, float(amount)) for first, amount in value["stages"]))
+    if not all(_is_number(number) for number in value.values()):
+        raise ValueError("its values must be numbers")
     return Schedule(**value)
+
+
+def _is_stage(pair: object) -> bool:
+    return (
+        isinstance(pair, list | tuple) and len(pair) == 2 and type(pair[0]) is int and all(_is_number(n) for n in pair)
+    )
+
+
+def _is_number(value: object) -> bool:
+    """Say whether it is a number, and not one that is too large to compute with."""
+    return type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 
 def constant_or_scheduled(value: Value | Mapping[str, Any]) -> Value:

@@ -12,6 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedquilt.arguments import InMemory
 from fedquilt.data.data import Data, Split
 from fedquilt.data.numbered import number_clients
 from fedquilt.data.ranges import to_range
@@ -21,7 +22,7 @@ from fedquilt.partition.partition import Indices
 
 Values = npt.NDArray[Any]
 
-Classes = Annotated[int, Field(ge=0)]
+Classes = Annotated[int, Field(ge=0), InMemory]
 """How many classes there are; 0 for targets that are numbers."""
 
 

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from fedquilt.errors import DataError
+from fedquilt.paths import expanded
 
 _BESIDE: ContextVar[Path | None] = ContextVar("beside", default=None)
 """The folder of the spec whose files are looked for."""
@@ -18,7 +19,7 @@ def folders() -> list[Path]:
     """List the folders to look in: those of FEDQUILT_DATA, else `fedquilt` in the user's cache folder."""
     named = [name for name in os.environ.get("FEDQUILT_DATA", "").split(os.pathsep) if name]
     if named:
-        return [Path(name).expanduser() for name in named]
+        return [expanded(Path(name)) for name in named]
     cache = os.environ.get("XDG_CACHE_HOME")
     return [(Path(cache) if cache else Path.home() / ".cache") / "fedquilt"]
 
@@ -54,7 +55,7 @@ def beside(folder: Path | None) -> Iterator[None]:
 
 def own_places(path: Path) -> list[Path]:
     """List where a file of the user's own may be: as named, beside the spec, or below one of the data folders."""
-    named, spec = path.expanduser(), _BESIDE.get()
+    named, spec = expanded(path), _BESIDE.get()
     others = [*([] if spec is None else [spec]), *folders()]
     return list(dict.fromkeys([named, *(folder / named for folder in others)]))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedquilt.arguments import Count, Seed
+from fedquilt.arguments import Seed, Size
 from fedquilt.data.columns import Classes, Columns, Roles, Values, data_of_columns
 from fedquilt.data.data import Data
 from fedquilt.data.folders import own_places
@@ -35,7 +35,7 @@ def hugging_face(
     test_fraction: TestFraction = 0.2,
     classes: Classes | None = None,
     seed: Seed = 0,
-    size: Count | None = None,
+    size: Size | None = None,
     scale: Scale = "unit",
     augment: bool = True,
     cache: Path | None = None,

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedquilt.errors import DataError
+from fedquilt.paths import expanded
 
 Pixels = npt.NDArray[np.uint8]
 """An image: (height, width, channels), with one channel or three."""
@@ -38,10 +39,10 @@ class ImageCache:
     def at(cls, folder: Path) -> ImageCache:
         """Use a folder, which is made if there is none."""
         try:
-            folder.expanduser().mkdir(parents=True, exist_ok=True)
+            expanded(folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(f"cache: the folder {folder} cannot be made: {error.strerror}") from None
-        return cls(folder.expanduser().absolute())
+        return cls(expanded(folder).absolute())
 
     def get(self, key: str) -> Pixels | None:
         """Return an image from the cache, if it is there."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedquilt.arguments import Count, Seed
+from fedquilt.arguments import Seed, Size
 from fedquilt.data.csv_columns import Columns, read_columns
 from fedquilt.data.data import Data, Split
 from fedquilt.data.folders import own
@@ -26,7 +26,7 @@ CLIENT, LATITUDE, LONGITUDE = "client", "latitude", "longitude"
 def image_folder(
     folder: Path,
     table: Path,
-    size: Count = 224,
+    size: Size = 224,
     path: str = "path",
     label: str = "label",
     client: str = CLIENT,

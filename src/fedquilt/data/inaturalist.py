@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from fedquilt.arguments import Count, Seed
+from fedquilt.arguments import Count, Seed, Size
 from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data
 from fedquilt.data.folders import find, folder_for
@@ -46,7 +46,7 @@ IMAGE_SOURCE = (
 def inaturalist(
     split: SplitName = "user_120k",
     source: Literal["published", "raw"] = "published",
-    size: Count = 299,
+    size: Size = 299,
     examples: Count = 100,
     seed: Seed = 0,
     scale: Scale = "imagenet",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from fedquilt.arguments import Count, Seed
+from fedquilt.arguments import Seed, Size
 from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data
 from fedquilt.data.folders import find, folder_for
@@ -42,7 +42,7 @@ IMAGE_SOURCE = (
 def landmarks(
     split: Literal["160k", "23k"] = "160k",
     source: Literal["published", "raw"] = "published",
-    size: Count = 224,
+    size: Size = 224,
     seed: Seed = 0,
     scale: Scale = "imagenet",
     augment: bool = True,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedquilt.arguments import Count, Seed
+from fedquilt.arguments import Seed, Size
 from fedquilt.data.columns import Columns, Roles, Values, data_of_columns
 from fedquilt.data.data import Data
 from fedquilt.data.folders import own
@@ -28,8 +28,8 @@ _ROLES = Roles(label="y", client="user")
 @datasets.register
 def leaf(
     folder: Path,
-    shape: tuple[Count, ...] | None = None,
-    classes: Count | None = None,
+    shape: tuple[Size, ...] | None = None,
+    classes: Size | None = None,
     test_fraction: TestFraction = 0.2,
     seed: Seed = 0,
 ) -> Data:

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedquilt.arguments import Count, Seed
+from fedquilt.arguments import Seed, Size
 from fedquilt.core.loss import IGNORED
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data, Split
@@ -66,8 +66,8 @@ def posts(
     author: str = "author",
     text: str = "text",
     vocabulary: Annotated[int, Field(gt=FIRST_WORD)] = 10_000,
-    words: Count = 5_000,
-    unroll: Count = 10,
+    words: Size = 5_000,
+    unroll: Size = 10,
     test_fraction: TestFraction = 0.01,
     seed: Seed = 0,
 ) -> Data:

@@ -35,7 +35,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data, Split
 from fedquilt.data.digest import require_digest
@@ -80,7 +80,7 @@ class Role(NamedTuple):
 
 
 @datasets.register
-def shakespeare(unroll: Count = 80, least_lines: Annotated[int, Field(ge=2)] = 3, check: bool = True) -> Data:
+def shakespeare(unroll: Size = 80, least_lines: Annotated[int, Field(ge=2)] = 3, check: bool = True) -> Data:
     """Shakespeare's plays, a client a role, an example a line of characters (McMahan 2017).
 
     With 258 symbols: bytes, the beginning and the end of a line. The clients' own numbers go with the examples, for

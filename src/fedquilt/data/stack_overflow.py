@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedquilt.arguments import Count, Seed
+from fedquilt.arguments import Seed, Size
 from fedquilt.core.rng import generator
 from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data, Split
@@ -41,11 +41,11 @@ COUNTS, TRAIN, TEST = "stackoverflow.word_count", "stackoverflow_train.h5", "sta
 
 @datasets.register
 def stack_overflow(
-    vocabulary: Count = 10_000,
-    unroll: Count = 20,
-    clients: Count | None = None,
-    sentences: Count = 1_000,
-    test_sentences: Count = 10_000,
+    vocabulary: Size = 10_000,
+    unroll: Size = 20,
+    clients: Size | None = None,
+    sentences: Size = 1_000,
+    test_sentences: Size = 10_000,
     seed: Seed = 0,
 ) -> Data:
     """Stack Overflow's questions and answers, a client an author, for predicting the next word (Reddi 2021).

@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fedquilt.arguments import Count, NonNegative, Seed
+from fedquilt.arguments import NonNegative, Seed, Size
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data, Split
 from fedquilt.data.memory import require_memory
@@ -30,15 +30,18 @@ from fedquilt.data.stratified import TestFraction
 from fedquilt.partition.partition import Indices
 from fedquilt.registry import datasets
 
+USUAL = 403
+"""Examples of a client besides the minimum, in the mean: that of the lognormal distribution that they are drawn from."""
+
 
 @datasets.register
 def synthetic(
     alpha: NonNegative = 1.0,
     beta: NonNegative = 1.0,
-    clients: Count = 30,
-    minimum: Count = 50,
-    features: Count = 60,
-    classes: Count = 10,
+    clients: Size = 30,
+    minimum: Size = 50,
+    features: Size = 60,
+    classes: Size = 10,
     test_fraction: TestFraction = 0.1,
     seed: Seed = 0,
 ) -> Data:
@@ -51,6 +54,8 @@ def synthetic(
     >>> data.train.x.shape[1], data.classes, len(set(data.train.ids.tolist()))
     (60, 10, 10)
     """
+    likely = clients * (minimum + USUAL)
+    require_memory(f"synthetic: about {likely:,} examples", likely * features * 4)
     trained = np.array([_size(seed, k, minimum) for k in range(clients)])
     tested = np.ceil(trained * test_fraction / (1 - test_fraction)).astype(np.int64)
     sizes = trained + tested

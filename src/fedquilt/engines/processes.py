@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size, Workers
 from fedquilt.core.block import warm_up
 from fedquilt.core.client import ClientUpdate, Fault
 from fedquilt.core.engine import Engine, Measured, Pending, Session
@@ -40,7 +40,7 @@ OWN_AT_ONCE, OWN_TASKS = 64, 8
 
 @engines.register
 def processes(
-    workers: Count | None = None,
+    workers: Workers | None = None,
     start: Start | None = None,
     compute: Compute = "eager",
     precision: Precision = "float32",
@@ -61,8 +61,8 @@ def processes(
 
 @engines.register
 def vectorised(
-    block: Count = 16,
-    workers: Count | None = None,
+    block: Size = 16,
+    workers: Workers | None = None,
     start: Start | None = None,
     compute: Compute = "eager",
     precision: Precision = "float32",

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedquilt.core.params import Layout, ModelState
+from fedquilt.data.memory import require_memory
 
 
 def shared_models(layout: Layout, forked: bool, count: int) -> ModelState:
@@ -17,6 +18,10 @@ def shared_models(layout: Layout, forked: bool, count: int) -> ModelState:
     handed torch's own shared tensors.
     """
     sizes = (layout.size, torch.float32), (layout.buffer_size, torch.float32), (layout.counter_size, torch.int64)
+    require_memory(
+        f"{count:,} models that workers share (see engine.block and engine.workers)",
+        count * sum(size * dtype.itemsize for size, dtype in sizes),
+    )
     return ModelState(*(shared(count * size, dtype, forked).view(count, size) for size, dtype in sizes))
 
 

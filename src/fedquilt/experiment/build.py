@@ -21,6 +21,7 @@ from fedquilt.errors import FedquiltError, SpecError, told
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics, require_accuracy
 from fedquilt.experiment.spec import SIMULATE, WRAP, Spec
 from fedquilt.experiment.warm import warm
+from fedquilt.models.within_memory import WithinMemory
 from fedquilt.partition.partition import Partition
 from fedquilt.simulate.simulation import Simulation, combined
 
@@ -43,7 +44,7 @@ class _Engine(Engine, Protocol):
 def build(spec: Spec) -> tuple[Federation, Engine]:
     """Load the data, split it over clients, make the model and the method."""
     data, partition = build_population(spec)
-    with torch_seeded(spec.options.seed, "initialise"):
+    with torch_seeded(spec.options.seed, "initialise"), WithinMemory():
         module = _made(spec, "model", nn.Module, **_wanted(spec, "model", data=data))
     options = spec.options
     with _naming(spec, "run"):

@@ -18,7 +18,9 @@ from fedquilt.experiment.checkpoint import load_frozen
 from fedquilt.experiment.export import NAMES, names_of, stored
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec
-from fedquilt.experiment.spec import Spec, Table, assign, check_spec, read_tables
+from fedquilt.experiment.spec import Spec, change, check_spec, read_tables
+from fedquilt.experiment.toml import Table
+from fedquilt.text import visible
 
 TABLES = (".csv", ".tsv", ".parquet")
 """Endings of files with a row an example, as the data set `table` reads them."""
@@ -126,8 +128,10 @@ def _with_data(spec: Spec, table: Table, sets: list[str], source: str, folder: P
     tables: Table = spec.resolved() | {"data": table}
     for assignment in sets:
         if not assignment.strip().startswith("data."):
-            raise SpecError(f"--set {assignment}: only keys of [data] can be changed here, as in --set data.name=mnist")
-        assign(tables, assignment)
+            raise SpecError(
+                f"--set {visible(assignment, 80)}: only keys of [data] can be changed here, as in --set data.name=mnist"
+            )
+    change(tables, sets)
     return check_spec(tables, source=source, folder=folder)
 
 

@@ -30,6 +30,7 @@ from fedquilt.core.state import RunState
 from fedquilt.errors import RunError
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
+from fedquilt.experiment.toml import parse, read_text
 from fedquilt.metrics.curves import History
 from fedquilt.partition.stored import to_bytes
 from fedquilt.progress import counted
@@ -73,7 +74,7 @@ class RunFolder:
         if not self.spec.exists():
             raise RunError(f"{self.path}: holds no run (there is no {self.spec.name} in it)")
         try:
-            return tomllib.loads(self.spec.read_text(encoding="utf-8"))
+            return parse(read_text(self.spec))
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise RunError(f"{self.spec}: is damaged: {error}") from None
 

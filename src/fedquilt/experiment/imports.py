@@ -1,14 +1,39 @@
-"""Finds the user's own functions by import path."""
+"""Finds the user's own functions by import path: the one place where a spec can make a program run code of its own."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from fedquilt.errors import SpecError, nearest, told
+from fedquilt.text import visible
+
+_REFUSED: ContextVar[bool] = ContextVar("_REFUSED", default=False)
+
+
+@contextmanager
+def no_import() -> Iterator[None]:
+    """Refuse, for as long as the context lasts, specs and run folders that name code to import.
+
+    A name with a colon in a spec ("module:function") is imported, and importing runs code. Within this context only
+    what fedquilt itself has can be named, so that a spec or a run folder from somebody else runs nothing of theirs.
+
+    >>> import fedquilt
+    >>> with fedquilt.no_import():
+    ...     imported("math:sqrt", None, "[model] name")
+    Traceback (most recent call last):
+    fedquilt.errors.SpecError: [model] name: 'math:sqrt' would import code, which --no-import refuses; ...
+    """
+    before = _REFUSED.set(True)
+    try:
+        yield
+    finally:
+        _REFUSED.reset(before)
 
 
 def imported(path: str, folder: Path | None, where: str) -> Callable[..., Any]:
@@ -17,25 +42,31 @@ def imported(path: str, folder: Path | None, where: str) -> Callable[..., Any]:
     >>> imported("math:sqrt", None, "spec")(9.0)
     3.0
     """
+    shown = visible(path, 80)
+    if _REFUSED.get():
+        raise SpecError(
+            f"{where}: '{shown}' would import code, which --no-import refuses; read that code, then run without it"
+        )
     module_name, _, attribute = path.partition(":")
     if not module_name or not attribute or module_name.endswith(".py"):
         right = f"{module_name.removesuffix('.py') or 'my_module'}:{attribute or 'my_function'}"
-        raise SpecError(f"{where}: '{path}' is not an import path; write it like '{right}'")
+        raise SpecError(f"{where}: '{shown}' is not an import path; write it like '{visible(right, 80)}'")
     if folder is not None and str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
         looked = f" (looked in {folder} and the installed packages)" if folder is not None else ""
-        raise SpecError(f"{where}: cannot import '{module_name}'{looked}: {error}") from None
-    except Exception as error:
-        raise SpecError(f"{where}: importing '{module_name}' failed: {told(error)}") from error
+        why = visible(str(error), 200)
+        raise SpecError(f"{where}: cannot import '{visible(module_name, 80)}'{looked}: {why}") from None
+    except (Exception, SystemExit) as error:
+        raise SpecError(f"{where}: importing '{visible(module_name, 80)}' failed: {told(error)}") from error
     found = getattr(module, attribute, None)
     if found is None:
         own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module_name]
         names = [name for name in own if callable(getattr(module, name)) and not name.startswith("_")]
         known = nearest(attribute, names) if names else "it defines no function or class"
-        raise SpecError(f"{where}: '{module_name}' has no '{attribute}'; {known}")
+        raise SpecError(f"{where}: '{visible(module_name, 80)}' has no '{visible(attribute, 80)}'; {known}")
     if not callable(found):
-        raise SpecError(f"{where}: '{path}' is not a function or class")
+        raise SpecError(f"{where}: '{shown}' is not a function or class")
     return found  # type: ignore[no-any-return]

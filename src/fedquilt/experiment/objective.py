@@ -13,6 +13,7 @@ from fedquilt.errors import SpecError
 from fedquilt.experiment.imports import imported
 from fedquilt.parts.losses import OwnLoss
 from fedquilt.registry import Registry
+from fedquilt.text import short
 
 if TYPE_CHECKING:
     from fedquilt.core.federation import Federation
@@ -80,7 +81,7 @@ def _found(chosen: str | Own, known: Registry, home: Path | None, where: str) ->
             return imported(chosen, home, where)
         raise SpecError(f"{where}: {known.unknown(chosen)}")
     if not callable(chosen):
-        raise SpecError(f"{where}: must be a name or a function of outputs and targets, got {chosen!r}")
+        raise SpecError(f"{where}: must be a name or a function of outputs and targets, got {short(chosen)}")
     return chosen
 
 

@@ -12,7 +12,7 @@ from fedquilt.data.data import Data
 from fedquilt.experiment.build import build_population
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.population_plots import draw_population
-from fedquilt.experiment.spec import Spec, assign, check_population, load_population
+from fedquilt.experiment.spec import Spec, change, check_population, load_population
 from fedquilt.metrics.advice import Advice, advice
 from fedquilt.metrics.skew import Skew, skew
 from fedquilt.partition.partition import Partition
@@ -41,7 +41,10 @@ class Inspection:
 
 
 def inspect_partition(
-    spec: str | Path | Mapping[str, Any] | Spec, sets: Iterable[str] = (), out: str | Path | None = None
+    spec: str | Path | Mapping[str, Any] | Spec,
+    sets: Iterable[str] = (),
+    out: str | Path | None = None,
+    unsets: Iterable[str] = (),
 ) -> Inspection:
     """Measure the population of a spec (a file, or its tables), of which only `[data]` and `[partition]` are needed.
 
@@ -55,12 +58,9 @@ def inspect_partition(
     if isinstance(spec, Spec):
         checked = spec
     elif isinstance(spec, str | Path):
-        checked = load_population(spec, sets)
+        checked = load_population(spec, sets, unsets)
     else:
-        tables = copy.deepcopy(dict(spec))
-        for assignment in sets:
-            assign(tables, assignment)
-        checked = check_population(tables)
+        checked = check_population(change(copy.deepcopy(dict(spec)), sets, unsets))
     data, partition = build_population(checked)
     labels = data.train.y.numpy()
     measured = skew(partition, labels)

@@ -18,7 +18,7 @@ from fedquilt.experiment.fingerprint import fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_run
 from fedquilt.experiment.result import Result
-from fedquilt.experiment.spec import Spec, assign, check_spec, load_spec
+from fedquilt.experiment.spec import Spec, change, check_spec, load_spec, put
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,11 @@ def run(
     sets: Iterable[str] = (),
     out: str | Path | None = None,
     watcher: Watcher | None = None,
+    unsets: Iterable[str] = (),
 ) -> Run:
-    """Run a spec (a file, or its tables) and return the result; `sets` are changes such as "method.lr=0.05".
+    """Run a spec (a file, or its tables) and return the result.
 
+    `sets` are changes such as "method.lr=0.05"; `unsets` are keys such as "method.lr" that are taken out before that.
     Without `out`, the folder is `runs/<name of the spec>`, with a number behind it if that is taken.
 
     >>> import tempfile
@@ -53,7 +55,7 @@ def run(
     >>> len(ended.result.history), len(more.result.history)
     (2, 3)
     """
-    checked = _checked(spec, sets)
+    checked = _checked(spec, sets, unsets)
     if "sweep" in checked.free:
         raise SpecError(f"{checked.source}: [sweep]: this spec describes many runs; use `fedquilt sweep`")
     folder = RunFolder(Path(out) if out is not None else _free_folder(checked))
@@ -87,7 +89,7 @@ def resume(path: str | Path, rounds: int | None = None, watcher: Watcher | None 
     spec = read_spec(folder)
     if rounds is not None:
         tables = spec.resolved()
-        assign(tables, f"run.rounds={rounds}")
+        put(tables, "run.rounds", rounds)
         spec = check_spec(tables, source=str(folder.spec))
         done = len(folder.history())
         if rounds < done:
@@ -139,15 +141,12 @@ def _finished(folder: RunFolder, federation: Federation, engine: Engine, spec: S
     return Run(folder.path, result)
 
 
-def _checked(spec: str | Path | Mapping[str, Any] | Spec, sets: Iterable[str]) -> Spec:
+def _checked(spec: str | Path | Mapping[str, Any] | Spec, sets: Iterable[str], unsets: Iterable[str]) -> Spec:
     if isinstance(spec, Spec):
         return spec
     if isinstance(spec, str | Path):
-        return load_spec(spec, sets)
-    changed = copy.deepcopy(dict(spec))
-    for assignment in sets:
-        assign(changed, assignment)
-    return check_spec(changed)
+        return load_spec(spec, sets, unsets)
+    return check_spec(change(copy.deepcopy(dict(spec)), sets, unsets))
 
 
 def _free_folder(spec: Spec) -> Path:

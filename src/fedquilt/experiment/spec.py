@@ -16,6 +16,7 @@ A name may also be an import path, "module:function", of the user's own; the spe
 from __future__ import annotations
 
 import tomllib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date, time
@@ -29,9 +30,10 @@ from fedquilt import registry
 from fedquilt.arguments import ArgumentError, Count, NonNegative, Positive, Seed, check, paths
 from fedquilt.errors import SpecError, nearest
 from fedquilt.experiment.imports import imported
+from fedquilt.experiment.toml import Table, parse, read_text, require_plain
+from fedquilt.paths import expanded
 from fedquilt.registry import Registry
-
-Table = dict[str, Any]
+from fedquilt.text import listed, short, visible
 
 REGISTRIES: dict[str, Registry] = {
     "data": registry.datasets,
@@ -43,6 +45,9 @@ REGISTRIES: dict[str, Registry] = {
 WRAP, SIMULATE = "wrap", "simulate"
 ARRAYS: dict[str, Registry] = {WRAP: registry.wrappers, SIMULATE: registry.simulations}
 """Tables of which a spec has any number, written `[[wrap]]` and `[[simulate]]`. The n-th is the part `wrap n`."""
+
+MOST_WRAPS = 50
+"""Each calls the one that it wraps: more would fill Python's stack."""
 
 GIVEN = {"partition": frozenset({"labels", "data"}), "model": frozenset({"data"}), WRAP: frozenset({"algorithm"})}
 """Parameters that are filled in: by the data set, which partitions and models may ask for, and by the wrapped method."""
@@ -127,39 +132,32 @@ class Spec:
             ) from None
 
 
-def load_spec(path: str | Path, sets: Iterable[str] = ()) -> Spec:
-    """Read a spec from a file, change it by `key=value` assignments, and check it.
+def load_spec(path: str | Path, sets: Iterable[str] = (), unsets: Iterable[str] = ()) -> Spec:
+    """Read a spec from a file, take keys out of it and change others by `key=value` assignments, and check it.
 
     >>> import tempfile
     >>> from fedquilt.experiment.template import TEMPLATE
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "first.toml"
     ...     _ = path.write_text(TEMPLATE)
-    ...     spec = load_spec(path, ["method.lr=0.05"])
+    ...     spec = load_spec(path, ["method.lr=0.05"], unsets=["method.server_momentum"])
     >>> spec.options.rounds, spec.parts["method"].name, spec.parts["method"].arguments["lr"]
     (50, 'fed_avg_m', 0.05)
     """
     path = Path(path)
-    return check_spec(_changed(path, sets), source=str(path), folder=path.resolve().parent)
+    return check_spec(change(read_tables(path), sets, unsets), source=str(path), folder=path.resolve().parent)
 
 
-def load_population(path: str | Path, sets: Iterable[str] = ()) -> Spec:
+def load_population(path: str | Path, sets: Iterable[str] = (), unsets: Iterable[str] = ()) -> Spec:
     """Read only the tables `[data]` and `[partition]` of a spec: who holds what."""
     path = Path(path)
-    return check_population(_changed(path, sets), source=str(path), folder=path.resolve().parent)
-
-
-def _changed(path: Path, sets: Iterable[str]) -> Table:
-    tables = read_tables(path)
-    for assignment in sets:
-        assign(tables, assignment)
-    return tables
+    return check_population(change(read_tables(path), sets, unsets), source=str(path), folder=path.resolve().parent)
 
 
 def read_tables(path: Path) -> Table:
     """Read the tables of a spec file as they are written."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return parse(read_text(path))
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file; `fedquilt new {path}` writes a spec to start from") from None
     except IsADirectoryError:
@@ -172,46 +170,92 @@ def read_tables(path: Path) -> Table:
         raise SpecError(f"{path}: is not valid TOML: {error}") from None
 
 
-def assign(tables: Table, assignment: str) -> None:
-    """Set one key of a spec from text such as `method.lr=0.05`; a value that is not TOML is taken as text.
+def change(tables: Table, sets: Iterable[str], unsets: Iterable[str] = ()) -> Table:
+    """Take keys such as `method.lr` out of a spec, then set others from texts such as `method.lr=0.05`.
 
-    >>> tables = {"method": {"lr": 0.1}}
-    >>> assign(tables, "method.lr=0.05")
-    >>> assign(tables, "data.name=mnist")
-    >>> tables
+    Whoever names another function in a table loses the keys that only the one before takes, and is warned of it. A value
+    that is not TOML is taken as text.
+
+    >>> change({"method": {"lr": 0.1, "batch": 5}}, ["method.lr=0.05", "data.name=mnist"], ["method.batch"])
     {'method': {'lr': 0.05}, 'data': {'name': 'mnist'}}
     """
-    key, separator, text = assignment.partition("=")
+    for key in unsets:
+        _take_out(tables, key.strip())
+    assignments = [_assignment(text) for text in sets]
+    for key, value in names_first(assignments):
+        for gone, old in put(tables, key, value).items():
+            table = key.removesuffix(".name")
+            warnings.warn(
+                f"{table}.{gone} is left out: {old} takes it, and {value} does not", UserWarning, stacklevel=2
+            )
+    return tables
+
+
+def names_first(assignments: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Sort assignments so that a function is named before its keys are set, which may be new ones."""
+    return sorted(assignments, key=lambda assignment: not assignment[0].endswith(".name"))
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    key, separator, written = text.partition("=")
     table, dot, name = key.strip().partition(".")
     if not (separator and dot and table and name):
-        raise SpecError(f"--set {assignment}: write table.key=value, as in --set method.lr=0.05")
+        raise SpecError(f"--set {visible(text, 80)}: write table.key=value, as in --set method.lr=0.05")
     try:
-        value = tomllib.loads(f"value = {text.strip()}")["value"]
+        return key.strip(), parse(f"value = {written.strip()}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text.strip()
-    put(tables, key.strip(), value)
+        return key.strip(), written.strip()
 
 
-def put(tables: Table, key: str, value: object) -> None:
-    """Set a key such as `method.lr`, `method.lr.initial` or `wrap.1.mu` of a spec."""
+def put(tables: Table, key: str, value: object) -> dict[str, str]:
+    """Set a key such as `method.lr`, `method.lr.initial` or `wrap.1.mu` of a spec.
+
+    Where it names another function, keys that only the one before takes are dropped, and returned with its name.
+    """
+    tables.setdefault(key.partition(".")[0], {})
+    inner, name = _place(tables, key, "--set")
+    before, inner[name] = inner.get(name), value
+    table = key.partition(".")[0]
+    known = (REGISTRIES | ARRAYS).get(table)
+    if known is None or name != "name" or not (isinstance(before, str) and isinstance(value, str)):
+        return {}
+    if before not in known or value not in known:  # of the user's own, what they take is not known yet
+        return {}
+    old, new = known.parameters(before) or (), known.parameters(value)
+    gone = [each for each in inner if each != "name" and each in old and new is not None and each not in new]
+    for each in gone:
+        del inner[each]
+    return dict.fromkeys(gone, before)
+
+
+def _take_out(tables: Table, key: str) -> None:
+    inner, name = (tables, key) if "." not in key else _place(tables, key, "--unset")
+    if name not in inner:
+        raise SpecError(f"--unset {visible(key, 80)}: the spec has no such key; {nearest(name, map(str, inner))}")
+    del inner[name]
+
+
+def _place(tables: Table, key: str, option: str) -> tuple[Table, str]:
+    """Find the table that a key stands in, and what it is called there."""
     table, _, name = key.partition(".")
-    inner = tables.setdefault(table, {})
+    inner, where = tables.get(table), f"{option} {visible(key, 80)}"
     if table in ARRAYS:
         number, _, name = name.partition(".")
-        if not (isinstance(inner, list) and number.isdigit() and 1 <= int(number) <= len(inner) and name):
+        if not (isinstance(inner, list) and number in map(str, range(1, len(inner) + 1)) and name):
             count = len(inner) if isinstance(inner, list) else 0
-            raise SpecError(f"--set {key}: write {table}.NUMBER.key; the spec has {count} [[{table}]] tables, from 1")
+            raise SpecError(f"{where}: write {table}.NUMBER.key; the spec has {count} [[{table}]] tables, from 1")
         inner = inner[int(number) - 1]
     if not isinstance(inner, dict):
-        raise SpecError(f"--set {key}: [{table}] is not a table")
+        raise SpecError(f"{where}: [{visible(table, 80)}] is not a table")
     outer, dot, part = name.partition(".")
     if dot and isinstance(inner.get(outer), dict):  # a value that changes over rounds: method.lr.initial
-        inner, name = inner[outer], part
-    inner[name] = value
+        return inner[outer], part
+    return inner, name
 
 
 def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
     """Check a spec's tables and fill in defaults; `folder` is where the user's own functions and files are looked for."""
+    require_plain(tables, source)
     _require_tables(tables, source)
     options = _options(tables, source)
     for key, names in (("loss", registry.losses), ("metrics", registry.metrics)):
@@ -245,12 +289,13 @@ def _require_tables(tables: Mapping[str, Any], source: str) -> None:
     for name, table in tables.items():
         if name in ARRAYS:
             continue
+        shown = visible(name)
         if name not in known and not isinstance(table, dict):
-            raise SpecError(f"{source}: {name}: stands in no table; write it below one, such as [run] or [method]")
+            raise SpecError(f"{source}: {shown}: belongs to no table; write it below one, such as [run] or [method]")
         if name not in known:
-            raise SpecError(f"{source}: [{name}]: unknown table; {nearest(name, known)}")
+            raise SpecError(f"{source}: [{shown}]: unknown table; {nearest(name, known)}")
         if not isinstance(table, dict):
-            raise SpecError(f"{source}: {name}: must be a table, [{name}], got {table!r}")
+            raise SpecError(f"{source}: {name}: must be a table, [{name}], got {short(table)}")
 
 
 def _objective(options: Options) -> list[str]:
@@ -276,6 +321,7 @@ def _placed(file: str, folder: Path | None) -> Path:
 
 def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
     """Check a spec's tables `[data]` and `[partition]`; others may be missing, and are not looked at."""
+    require_plain(tables, source)
     home = tables.get("run", {}).get("import_from") if isinstance(tables.get("run"), dict) else None
     found = ((folder or Path.cwd()) / home) if isinstance(home, str) else folder
     chosen = {}
@@ -291,7 +337,11 @@ def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Pa
 def _array(tables: Mapping[str, Any], array: str, source: str) -> Iterator[tuple[str, Table]]:
     found = tables.get(array, [])
     if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
-        raise SpecError(f"{source}: {array}: must be an array of tables, written as [[{array}]], got {found!r}")
+        raise SpecError(f"{source}: {array}: must be an array of tables, written as [[{array}]], got {short(found)}")
+    if len(found) > MOST_WRAPS:
+        raise SpecError(
+            f"{source}: {array}: there are {len(found):,} [[{array}]] tables; at most {MOST_WRAPS} are taken"
+        )
     for number, table in enumerate(found, start=1):
         yield f"{array} {number}", table
 
@@ -318,7 +368,7 @@ def _require_known(table_name: str, table: Table, known: Registry, source: str) 
         raise SpecError(f"{where} name: is required ({', '.join(known)})")
     name = table["name"]
     if not isinstance(name, str):
-        raise SpecError(f"{where} name: must be text in quotes, got {name!r}")
+        raise SpecError(f"{where} name: must be text in quotes, got {short(name)}")
     if name in known:
         parameters = known.parameters(name)
         if parameters is None:
@@ -358,7 +408,7 @@ def _found(path: Path | str, folder: Path | None) -> Path | str:
 
     It is looked for as seen from the working directory, then in the spec's folder. Data sets look elsewhere besides.
     """
-    named = Path(path).expanduser()
+    named = expanded(Path(path))
     for place in (Path.cwd() / named, (folder or Path.cwd()) / named):
         if place.exists():
             return place if isinstance(path, Path) else str(place)
@@ -370,7 +420,7 @@ def _checked(function: Callable[..., object], arguments: Table, source: str, tab
         return check(function, arguments, GIVEN.get(table.partition(" ")[0], frozenset()))
     except ArgumentError as error:
         lines = [f"{source}: [{table}] {problem.key}: {problem.message}" for problem in error.problems]
-        raise SpecError("\n".join(lines)) from None
+        raise SpecError(listed(lines)) from None
 
 
 def _in_toml(value: object) -> bool:

@@ -9,10 +9,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from fedquilt.errors import visible
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.metrics.curves import History
 from fedquilt.metrics.divergence import divergence
+from fedquilt.text import visible
 
 
 def summary(path: str | Path) -> dict[str, Any]:

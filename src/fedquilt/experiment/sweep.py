@@ -13,8 +13,10 @@ Every point of the grid has a run folder of its own; points that are finished ar
 from __future__ import annotations
 
 import copy
+import hashlib
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +26,18 @@ from fedquilt.errors import RunError, SpecError
 from fedquilt.experiment.execute import Watcher
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec, resume, run
-from fedquilt.experiment.spec import Spec, Table, check_spec, load_spec, put
+from fedquilt.experiment.spec import Spec, check_spec, load_spec, names_first, put
 from fedquilt.experiment.summary import as_json, quiet_summary
+from fedquilt.experiment.toml import Table
+from fedquilt.text import short
 
 Announce = Callable[[str, int, int], Watcher | None]
 """(name of the point, its number, how many there are) -> who is told how its training goes."""
+
+
+MOST_POINTS = 10_000
+LONGEST_NAME = 200
+"""Bytes of a folder's name; file systems take 255."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +92,12 @@ def sweep(
     sets: Iterable[str] = (),
     out: str | Path | None = None,
     announce: Announce | None = None,
+    unsets: Iterable[str] = (),
 ) -> Sweep:
     """Run every point of a spec's `[sweep]` that is not finished, and write `results.json` beside the runs.
+
+    `sets` and `unsets` change the spec as for `run`. A point that names another function than the spec is without the
+    keys that only the spec's takes.
 
     >>> import tempfile
     >>> from fedquilt.experiment.template import TEMPLATE
@@ -96,7 +109,7 @@ def sweep(
     >>> [point.name for point in done.points], done.results.name
     (['lr=0.01', 'lr=0.1'], 'results.json')
     """
-    checked = spec if isinstance(spec, Spec) else load_spec(spec, sets)
+    checked = spec if isinstance(spec, Spec) else load_spec(spec, sets, unsets)
     folder = Path(out) if out is not None else Path("runs") / Path(checked.source).stem
     grid = list(_grid(checked))
     target = _target(checked)
@@ -133,8 +146,8 @@ def _require_same(folder: Path, spec: Spec) -> None:
             old, new = before[name].get(key), now[name].get(key)
             if old != new:
                 raise RunError(
-                    f"{folder}: holds a run with other settings ([{name}] {key} is {old!r} there, {new!r} in the spec); "
-                    "delete it, or choose another folder with --out"
+                    f"{folder}: holds a run with other settings ([{name}] {key} is {short(old)} there, {short(new)} in the "
+                    "spec); delete it, or choose another folder with --out"
                 )
 
 
@@ -142,7 +155,7 @@ def _target(spec: Spec) -> float | None:
     target = spec.free.get("published", {}).get("target")
     if target is None or (isinstance(target, int | float) and 0 < target <= 1):
         return target
-    raise SpecError(f"{spec.source}: [published] target: must be an accuracy above 0, at most 1, got {target!r}")
+    raise SpecError(f"{spec.source}: [published] target: must be an accuracy above 0, at most 1, got {short(target)}")
 
 
 def _values(spec: Spec) -> Iterator[dict[str, Any]]:
@@ -156,9 +169,21 @@ def _values(spec: Spec) -> Iterator[dict[str, Any]]:
         if "." not in key:
             raise SpecError(f'{spec.source}: [sweep] {key}: write the table too, in quotes, as in "method.{key}"')
         if not isinstance(values, list) or not values:
-            raise SpecError(f'{spec.source}: [sweep] "{key}": must be a list of values, got {values!r}')
+            raise SpecError(f'{spec.source}: [sweep] "{key}": must be a list of values, got {short(values)}')
+    points = math.prod(len(values) for values in axes.values())
+    if points > MOST_POINTS:
+        raise SpecError(f"{spec.source}: [sweep]: has {points:,} points; a sweep has at most {MOST_POINTS:,}")
     for chosen in itertools.product(*axes.values()):
         yield dict(zip(axes, chosen, strict=True))
+
+
+def _name(values: dict[str, Any]) -> str:
+    """Name the folder of a point for its values; what no folder can be called, or lies elsewhere, by a digest."""
+    name = ",".join(f"{key.partition('.')[2]}={value}" for key, value in values.items())
+    if name.isprintable() and len(name.encode()) <= LONGEST_NAME and ".." not in Path(name).parts:
+        return name
+    plain = re.sub(r"[^A-Za-z0-9=.,_+-]", "_", name)
+    return f"{plain[:100]}-{hashlib.sha256(name.encode(errors='backslashreplace')).hexdigest()[:16]}"
 
 
 def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
@@ -166,10 +191,9 @@ def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
         tables = copy.deepcopy(spec.resolved())
         for name in ("sweep", "published"):
             tables.pop(name, None)
-        for key, value in values.items():
+        for key, value in names_first(values.items()):
             put(tables, key, value)
-        name = ",".join(f"{key.partition('.')[2]}={value}" for key, value in values.items())
-        yield name, check_spec(tables, source=spec.source, folder=spec.folder)
+        yield _name(values), check_spec(tables, source=spec.source, folder=spec.folder)
 
 
 def _point(folder: Path, name: str, values: dict[str, Any], target: float | None) -> Point:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import BatchSize, Count, Momentum, NonNegative, Rate
+from fedquilt.arguments import BatchSize, Momentum, NonNegative, Rate, Size
 from fedquilt.core.algorithm import Algorithm
 from fedquilt.methods.fed_avg import fed_avg
 from fedquilt.parts.sampling import DropLast, Steps
@@ -19,7 +19,7 @@ from fedquilt.registry import methods
 def centralised(
     lr: Rate = 0.1,
     batch: BatchSize = 100,
-    steps: Count | None = None,
+    steps: Size | None = None,
     momentum: Momentum = 0.0,
     weight_decay: NonNegative = 0.0,
     drop_last: DropLast = "auto",

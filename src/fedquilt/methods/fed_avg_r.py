@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedquilt.arguments import Count, NonNegative
+from fedquilt.arguments import NonNegative, Size
 from fedquilt.core.algorithm import Algorithm, Cohort, Indices, add_exchange
 from fedquilt.core.client import ClientUpdate
 from fedquilt.core.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
@@ -51,7 +51,7 @@ def fed_avg_r(
     norm: Norm = "batch",
     squared: bool = False,
     estimator: Estimator = "diagonal",
-    samples: Count = 100,
+    samples: Size = 100,
     layer: str | None = None,
 ) -> Algorithm:
     """Regularise classifier and features, and pull clients' features together (Wei 2022).

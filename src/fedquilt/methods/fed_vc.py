@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.core.algorithm import Algorithm, claim
 from fedquilt.errors import SpecError
 from fedquilt.parts.sampling import Epochs, Resample
@@ -19,7 +19,7 @@ from fedquilt.registry import wrappers
 
 
 @wrappers.register
-def fed_vc(algorithm: Algorithm, size: Count = 256, distinct: bool = False) -> Algorithm:
+def fed_vc(algorithm: Algorithm, size: Size = 256, distinct: bool = False) -> Algorithm:
     """Split large clients and repeat small ones: N_VC examples each, selected by size (Hsu 2020).
 
     - `size` is N_VC. The batch size B and the share of clients C are those of the wrapped method; B must divide N_VC, and

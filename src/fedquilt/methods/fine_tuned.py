@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import BatchSize, BelowOne, Count, Rate
+from fedquilt.arguments import BatchSize, BelowOne, Passes, Rate
 from fedquilt.core.algorithm import Algorithm, claim
 from fedquilt.core.own import Personalise
 from fedquilt.methods.fed_avg import fed_avg
@@ -35,7 +35,7 @@ def own_test(algorithm: Algorithm, holdout: BelowOne = 0.2) -> Algorithm:
 def fine_tuned(
     algorithm: Algorithm,
     lr: Rate = 0.1,
-    epochs: Count = 1,
+    epochs: Passes = 1,
     batch: BatchSize = 10,
     holdout: BelowOne = 0.2,
     drop_last: DropLast = "auto",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.data.data import Data
 from fedquilt.models.next_symbol import NextSymbolLSTM
 from fedquilt.models.peephole_lstm import Biases
@@ -20,10 +20,10 @@ from fedquilt.registry import models
 
 @models.register
 def char_lstm(
-    vocabulary: Count | None = None,
-    embedding: Count = 8,
-    hidden: Count = 256,
-    layers: Count = 2,
+    vocabulary: Size | None = None,
+    embedding: Size = 8,
+    hidden: Size = 256,
+    layers: Size = 2,
     peepholes: bool = False,
     biases: Biases = 2,
     data: Data | None = None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.data.data import Data
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.models.sizes import classes_of
@@ -16,7 +16,7 @@ from fedquilt.registry import models
 
 
 @models.register
-def cifar_cnn_hsu(classes: Count | None = None, data: Data | None = None) -> nn.Module:
+def cifar_cnn_hsu(classes: Size | None = None, data: Data | None = None) -> nn.Module:
     """Two 5×5 convolutions (64, 64) and layers of 384 and 192, 1,756,426 parameters with 10 classes (Hsu 2020).
 
     `classes` are those of `data` unless given, and 10 without data; a spec fills in `data`.

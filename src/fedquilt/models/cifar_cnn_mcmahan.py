@@ -13,7 +13,7 @@ from typing import Literal
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.data.data import Data
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.models.local_response import LocalResponseNorm
@@ -23,7 +23,7 @@ from fedquilt.registry import models
 
 @models.register
 def cifar_cnn_mcmahan(
-    classes: Count | None = None, init: Literal["tutorial", "torch"] = "tutorial", data: Data | None = None
+    classes: Size | None = None, init: Literal["tutorial", "torch"] = "tutorial", data: Data | None = None
 ) -> nn.Module:
     """The TensorFlow tutorial's CIFAR network on 24×24 crops, 1,068,298 parameters with 10 classes (McMahan 2017).
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.data.data import Data
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.models.sizes import classes_of, inputs_of
@@ -16,7 +16,7 @@ from fedquilt.registry import models
 
 @models.register
 def mnist_2nn(
-    inputs: Count | None = None, hidden: Count = 200, classes: Count | None = None, data: Data | None = None
+    inputs: Size | None = None, hidden: Size = 200, classes: Size | None = None, data: Data | None = None
 ) -> nn.Module:
     """A perceptron with two hidden ReLU layers, 199,210 parameters on MNIST (McMahan 2017).
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.data.data import Data
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.models.sizes import classes_of
@@ -17,7 +17,7 @@ from fedquilt.registry import models
 
 
 @models.register
-def mnist_cnn(classes: Count | None = None, data: Data | None = None) -> nn.Module:
+def mnist_cnn(classes: Size | None = None, data: Data | None = None) -> nn.Module:
     """Two 5×5 convolutions (32, 64) and a layer of 512, 1,663,370 parameters with 10 classes (McMahan 2017).
 
     `classes` are those of `data` unless given, and 10 without data; a spec fills in `data`.

@@ -35,7 +35,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from fedquilt.arguments import Count, Positive
+from fedquilt.arguments import Positive, Size
 from fedquilt.data.data import Data
 from fedquilt.data.folders import own
 from fedquilt.errors import SpecError
@@ -124,10 +124,10 @@ def _linear(inputs: int, outputs: int) -> nn.Linear:
 
 @models.register
 def mobilenet_v2(
-    classes: Count | None = None,
+    classes: Size | None = None,
     width: Positive = 1.0,
-    groups: Count = 8,
-    bottleneck: Count | None = None,
+    groups: Size = 8,
+    bottleneck: Size | None = None,
     pretrained: Path | None = None,
     data: Data | None = None,
 ) -> nn.Module:

@@ -20,7 +20,7 @@ from pydantic import PlainValidator
 from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.errors import SpecError
@@ -61,9 +61,9 @@ class RandomFourier(nn.Module):
 
 @models.register
 def random_fourier(
-    inputs: Count | None = None,
-    features: Count = 100,
-    classes: Count | None = None,
+    inputs: Size | None = None,
+    features: Size = 100,
+    classes: Size | None = None,
     sigma: Sigma = 1.0,
     normalise: bool = False,
     learn_features: bool = True,

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.data.data import Data
 from fedquilt.models.sizes import classes_of
 from fedquilt.registry import models
@@ -92,7 +92,7 @@ class FixupResNet20(nn.Module):
 
 
 @models.register
-def resnet20_fixup(classes: Count | None = None, data: Data | None = None) -> nn.Module:
+def resnet20_fixup(classes: Size | None = None, data: Data | None = None) -> nn.Module:
     """ResNet-20 without normalisation, with Fixup initialisation, 268,393 parameters with 10 classes (Zhang 2019).
 
     `classes` are those of `data` unless given, and 10 without data; a spec fills in `data`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.data.data import Data
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.models.sizes import classes_of, inputs_of
@@ -12,9 +12,7 @@ from fedquilt.registry import models
 
 
 @models.register
-def softmax_regression(
-    inputs: Count | None = None, classes: Count | None = None, data: Data | None = None
-) -> nn.Module:
+def softmax_regression(inputs: Size | None = None, classes: Size | None = None, data: Data | None = None) -> nn.Module:
     """One linear layer on the flattened input.
 
     `inputs` and `classes` are those of `data` unless given, and 784 and 10 without data; a spec fills in `data`.

@@ -20,6 +20,10 @@ from fedquilt.errors import DataError
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """What batch normalisation keeps besides its weights."""
 
+FLOATS = ("F64", "F32", "F16", "BF16")
+WHOLE_NUMBERS = ("I64", "I32", "I16", "I8", "U8", "BOOL")
+"""Types of a file's values that are taken: PyTorch computes nothing with others, such as those of 8 bits."""
+
 LISTED = 8
 """Names that a message lists; of more, it says how many."""
 
@@ -104,7 +108,7 @@ def _problems(own: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> list
     kinds = [
         f"{name} is {stored[name].get_dtype()}, where the model has {own[name].dtype}"
         for name in shapes
-        if stored[name].get_dtype().startswith(("F", "BF")) != own[name].is_floating_point()
+        if stored[name].get_dtype() not in (FLOATS if own[name].is_floating_point() else WHOLE_NUMBERS)
     ]
     problems = [f"it lacks {_listed(missing)}"] if missing else []
     problems += [f"it has {_listed(over)}, which the model lacks"] if over else []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Count
+from fedquilt.arguments import Size
 from fedquilt.data.data import Data
 from fedquilt.models.next_symbol import NextSymbolLSTM
 from fedquilt.models.peephole_lstm import Biases
@@ -20,10 +20,10 @@ from fedquilt.registry import models
 
 @models.register
 def word_lstm(
-    vocabulary: Count | None = None,
-    embedding: Count = 192,
-    hidden: Count = 256,
-    layers: Count = 1,
+    vocabulary: Size | None = None,
+    embedding: Size = 192,
+    hidden: Size = 256,
+    layers: Size = 1,
     peepholes: bool = False,
     biases: Biases = 2,
     data: Data | None = None,

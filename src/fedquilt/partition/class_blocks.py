@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedquilt.arguments import Count, Seed
+from fedquilt.arguments import Seed, Size
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.errors import SpecError
@@ -25,7 +25,7 @@ from fedquilt.registry import partitions
 
 @partitions.register
 def class_blocks(
-    labels: Labels, clients: Count, classes: Count, seed: Seed = 0, own_test: bool = False, data: Data | None = None
+    labels: Labels, clients: Size, classes: Size, seed: Seed = 0, own_test: bool = False, data: Data | None = None
 ) -> Partition:
     """Give each client all examples of a block of classes; more clients than blocks share them evenly (Ozdayi 2020).
 

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedquilt.arguments import Count, Seed
+from fedquilt.arguments import Count, Seed, Size
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.errors import SpecError
@@ -49,7 +49,7 @@ _BLOCK = 256
 @partitions.register
 def dirichlet(
     labels: Labels,
-    clients: Count,
+    clients: Size,
     alpha: Concentration,
     *,
     prior: Literal["uniform", "empirical"] = "uniform",

@@ -14,7 +14,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from fedquilt.arguments import Count, Positive, Seed
+from fedquilt.arguments import Positive, Seed, Size
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.errors import SpecError
@@ -31,7 +31,7 @@ REDRAWS = 100
 @partitions.register
 def dirichlet_per_class(
     labels: Labels,
-    clients: Count,
+    clients: Size,
     alpha: Positive = 0.5,
     *,
     least: Annotated[int, Field(ge=0)] = 1,

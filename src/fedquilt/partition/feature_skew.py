@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.arguments import Count, NonNegative, Seed
+from fedquilt.arguments import NonNegative, Seed, Size
 from fedquilt.core.noise import Noise
 from fedquilt.data.data import Data
 from fedquilt.partition.iid import iid
@@ -25,7 +25,7 @@ from fedquilt.registry import partitions
 @partitions.register
 def feature_skew(
     labels: Labels,
-    clients: Count,
+    clients: Size,
     sigma: NonNegative = 0.1,
     seed: Seed = 0,
     own_test: bool = False,

@@ -5,7 +5,7 @@ McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Dec
 
 from __future__ import annotations
 
-from fedquilt.arguments import Count, Seed
+from fedquilt.arguments import Seed, Size
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.partition.labels import Labels, require_one_each
@@ -16,7 +16,7 @@ from fedquilt.registry import partitions
 
 
 @partitions.register
-def iid(labels: Labels, clients: Count, seed: Seed = 0, own_test: bool = False, data: Data | None = None) -> Partition:
+def iid(labels: Labels, clients: Size, seed: Seed = 0, own_test: bool = False, data: Data | None = None) -> Partition:
     """Shuffle the data and deal it out evenly (McMahan 2017).
 
     Every example belongs to one client; sizes differ by at most one. With `own_test`, the test set of `data` is dealt out

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedquilt.arguments import Count, NonNegative, Seed
+from fedquilt.arguments import Count, NonNegative, Seed, Size
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.partition.labels import Labels, require_one_each
@@ -22,7 +22,7 @@ from fedquilt.registry import partitions
 @partitions.register
 def power_law(
     labels: Labels,
-    clients: Count,
+    clients: Size,
     exponent: NonNegative = 1.0,
     least: Count = 1,
     seed: Seed = 0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedquilt.arguments import Count, Positive, Seed
+from fedquilt.arguments import Count, Positive, Seed, Size
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.partition.draws import log_dirichlet, shares
@@ -23,7 +23,7 @@ from fedquilt.registry import partitions
 @partitions.register
 def quantity_skew(
     labels: Labels,
-    clients: Count,
+    clients: Size,
     beta: Positive = 0.5,
     least: Count = 1,
     seed: Seed = 0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedquilt.arguments import Count, Seed
+from fedquilt.arguments import Seed, Size
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.errors import SpecError
@@ -23,8 +23,8 @@ from fedquilt.registry import partitions
 @partitions.register
 def shards(
     labels: Labels,
-    clients: Count,
-    shards: Count = 2,
+    clients: Size,
+    shards: Size = 2,
     seed: Seed = 0,
     own_test: bool = False,
     data: Data | None = None,

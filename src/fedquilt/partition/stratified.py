@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedquilt.arguments import Count, Seed
+from fedquilt.arguments import Seed, Size
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.partition.labels import Labels, require_classes, require_one_each
@@ -20,7 +20,7 @@ from fedquilt.registry import partitions
 
 @partitions.register
 def stratified(
-    labels: Labels, clients: Count, seed: Seed = 0, own_test: bool = False, data: Data | None = None
+    labels: Labels, clients: Size, seed: Seed = 0, own_test: bool = False, data: Data | None = None
 ) -> Partition:
     """Deal out every class evenly (Ozdayi 2020).
 
