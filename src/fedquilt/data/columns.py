@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedquilt.data.data import Data, Split
+from fedquilt.data.memory import require_memory
 from fedquilt.data.numbered import number_clients
 from fedquilt.data.ranges import to_range
 from fedquilt.data.stratified import stratified
@@ -49,9 +50,9 @@ class Roles:
 
     def inputs(self, source: str, known: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of features among those there are; raise a DataError if any named column is missing."""
-        wanted = [*self.names, *self.places, *(self.features or ())]
+        wanted, there = [*self.names, *self.places, *(self.features or ())], frozenset(known)
         for name in wanted:
-            if name not in known:
+            if name not in there:
                 raise DataError(f"{source}: has no column '{name}'; {nearest(name, known)}")
         inputs = self.features or tuple(name for name in known if name not in wanted)
         if not inputs:
@@ -194,7 +195,7 @@ def number_labels(parts: Sequence[Columns], label: str, classes: int | None) -> 
     """
     read = [_whole(part, part.names[label]) for part in parts]
     if any(numbers is None for numbers in read):
-        texts = [part.names[label].astype(str) for part in parts]
+        texts = [_texts(part, part.names[label]) for part in parts]
         for part, text in zip(parts, texts, strict=True):
             if (text == "").any():
                 raise DataError(f"{part.at(int(np.flatnonzero(text == '')[0]))}: the label is empty")
@@ -219,6 +220,14 @@ def number_labels(parts: Sequence[Columns], label: str, classes: int | None) -> 
                 f"but with {classes} classes labels go from 0 to {classes - 1}"
             )
     return labels, classes or found
+
+
+def _texts(part: Columns, values: Values) -> npt.NDArray[np.str_]:
+    """Return names as an array of text, in which every one takes the room of the longest."""
+    if values.dtype.kind == "O":
+        longest = max(len(value) if isinstance(value, str | bytes) else 32 for value in values)
+        require_memory(f"{part.source}: {len(values):,} labels of up to {longest:,} characters", 8 * longest * len(values))
+    return values.astype(str)
 
 
 def _whole(part: Columns, values: Values) -> Indices | None:
