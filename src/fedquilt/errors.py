@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-
 _LONGEST = 60
 """Characters of a name that a message shows."""
 

@@ -11,7 +11,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fedquilt.data.memory
 from fedquilt.data import table
 from fedquilt.data.numbered import number_clients
 from fedquilt.errors import DataError, MissingExtraError

@@ -41,9 +41,7 @@ def read_split(files: Published, names: list[str], labels: tuple[int, ...], take
     `labels` has the number of classes of each label byte of a record, `take` says which of them is the label. With
     `check`, files must have their published digests.
     """
-    records = np.concatenate(
-        [_read(files.find(name), files.file(name) if check else None, labels) for name in names]
-    )
+    records = np.concatenate([_read(files.find(name), files.file(name) if check else None, labels) for name in names])
     x = torch.from_numpy(records[:, len(labels) :].reshape(-1, 3, 32, 32))
     return Split(x, torch.from_numpy(records[:, take].astype(np.int64)))
 

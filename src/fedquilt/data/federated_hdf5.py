@@ -17,6 +17,9 @@ DAMAGED = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 """What h5py raises on damaged files."""
 
 
+_TEXTS = 1000
+"""Texts that are read at once."""
+
 _LARGEST_RATIO = 1032
 """No array, packed as HDF5 does it, grows by more than this when it is read."""
 
@@ -55,7 +58,18 @@ class Clients:
             # Twice: what is read, and what is made of it.
             size = 2 * min(rows, len(column)) * prod(shape) * column.dtype.itemsize
             require_memory(f"{self.path}: {place}: {min(rows, len(column)):,} rows", size)
-            return column[:rows]
+            return column[:rows] if column.dtype.kind != "O" else self._texts(place, column, rows)
+
+    def _texts(self, place: str, column: Any, rows: int) -> list[Any]:
+        """Read texts, some at a time: many rows may share one, so that they are longer together than their file."""
+        found: list[Any] = []
+        size, whole = 0, self.path.stat().st_size
+        for first in range(0, min(rows, len(column)), _TEXTS):
+            found += column[first : min(first + _TEXTS, rows)].tolist()
+            size += sum(len(text) for text in found[first:] if isinstance(text, bytes))
+            if size > whole:
+                raise DataError(f"{self.path}: {place} is damaged: its texts are longer than the file")
+        return found
 
 
 @contextmanager
@@ -91,7 +105,9 @@ def _require_written(place: str, column: Any) -> None:
         raise DataError(f"{place} is kept in another file; only what a file holds itself is read")
     claimed, there = column.size * column.dtype.itemsize, column.id.get_storage_size()
     if claimed > there * _LARGEST_RATIO:
-        raise DataError(f"{place} claims {len(column):,} rows, {in_words(claimed)}; the file holds {in_words(there)} of it")
+        raise DataError(
+            f"{place} claims {len(column):,} rows, {in_words(claimed)}; the file holds {in_words(there)} of it"
+        )
 
 
 @contextmanager

@@ -24,9 +24,7 @@ _LARGEST_RATIO = 1032
 _CHUNK = 2**20
 
 
-def read_idx(
-    path: Path, dimensions: int, digest: str | None = None, most: int | None = None
-) -> npt.NDArray[np.uint8]:
+def read_idx(path: Path, dimensions: int, digest: str | None = None, most: int | None = None) -> npt.NDArray[np.uint8]:
     """Read an idx file of bytes, plain or packed, with that many dimensions.
 
     `digest` is the SHA-256 of the unpacked content, so that a file packed anew is taken as well; `most` its size, where
