@@ -293,7 +293,7 @@ def test_members_that_are_too_large_or_too_many(tmp_path: Path, monkeypatch: pyt
     for limit in ("MEMBERS", "UNPACKED"):
         with monkeypatch.context() as patched:
             patched.setattr(archives, limit, 1)
-            with pytest.raises(DataError, match="too many members, or too large ones|has more than 1 bytes"):
+            with pytest.raises(DataError, match=r"too many members, or too large ones|has more than 1 bytes"):
                 list(take_members(path, {"two.bin"}, 10_000, tmp_path))
 
 

@@ -197,7 +197,7 @@ def _opened(source: Source, number: int) -> Iterator[Image.Image]:
         ) from None
     except UnidentifiedImageError:
         raise ExampleError(
-            f"{source.name(number)}: the image cannot be read: it is damaged, or none of {', '.join(FORMATS)}, by its content"
+            f"{source.name(number)}: the image cannot be read: its content is damaged, or none of {', '.join(FORMATS)}"
         ) from None
     except Exception as error:
         # What Pillow raises for a damaged image depends on the format, and on what is damaged.

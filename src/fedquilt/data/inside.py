@@ -19,7 +19,7 @@ def is_inside(path: Path, folders: Iterable[Path]) -> bool:
     (True, False, False)
     """
     # Folders are many times fewer than files: each is followed once.
-    real = os.path.realpath(path) if path.is_symlink() else os.path.join(_real(str(path.parent)), path.name)
+    real = os.path.realpath(path) if path.is_symlink() else f"{_real(str(path.parent))}{os.sep}{path.name}"
     return any(real.startswith(_real(str(folder)).rstrip(os.sep) + os.sep) for folder in folders)
 
 
