@@ -153,7 +153,8 @@ def test_in_the_picture_of_a_run(figures: dict[str, Figure]) -> None:
         "partition": {"name": "iid", "clients": 4},
         "model": {"name": "softmax_regression", "inputs": 1, "classes": 4},
         "method": {"name": "fed_avg", "lr": 0.01},
-        "run": {"rounds": 1, "engine": "inline"},
+        "run": {"rounds": 1},
+        "engine": {"name": "inline"},
     }
     fedquilt.run(tables, out="run")
     assert legend(figures["clients.png"]) == ["_eel$x$", "cat", "dog", "fox"]
