@@ -39,7 +39,8 @@ def read_idx(path: Path, dimensions: int, digest: str | None = None, most: int |
         if most is not None and len(header) + size > most:
             raise DataError(f"{path}: damaged: the header promises {size} bytes, the published file has {most} at most")
         require_memory(f"{path}: {size:,} bytes of data", size)
-        content = bytearray(header) + bytearray(size)
+        content = bytearray(len(header) + size)  # in one piece: a sum would be a copy
+        content[: len(header)] = header
         found = _fill(file, memoryview(content)[len(header) :])
         more = found == size and bool(file.read(1))
     if found != size or more:
