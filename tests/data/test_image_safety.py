@@ -180,6 +180,11 @@ def test_folders_named_for_classes(trees: Path) -> None:
     for split in (data.train, data.test):
         reds = data.prepare(split.x)[:, 0].mean(dim=(1, 2)) * 255
         assert (reds / 80).round().tolist() == split.y.tolist()
+    (trees / "train" / "elm" / "0.PNG").unlink()
+    (trees / "train" / "elm" / "0.PNG").symlink_to(trees / "outside.png")  # beside both folders
+    Image.new("RGB", (9, 9)).save(trees / "outside.png")
+    with pytest.raises(DataError, match=r"0\.PNG: leads out of"):
+        data.prepare(data.train.x[:1])
     held = fedquilt.image_folder(trees / "train", size=8, test_fraction=0.25)
     assert (len(held.train), len(held.test)) == (9, 3)
 

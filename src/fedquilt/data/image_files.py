@@ -27,7 +27,7 @@ class ImageFiles:
         """Note where the files are; none is opened."""
         self.folder = folder
         self.advice = advice
-        self.within = None if within is None else (folder, *within)
+        self.within = None if within is None else tuple(within) or (folder,)
         # One array of bytes: the workers of a forked engine share it, where a list would be copied page by page.
         self._names = np.array([os.fsencode(name) for name in names])
 

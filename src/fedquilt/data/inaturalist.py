@@ -71,7 +71,7 @@ def inaturalist(
     home = folder_for("inaturalist")
     name = f"inaturalist {split}"
     advice = f"{IMAGE_SOURCE}; unpack it in {home}."
-    within = [home / IMAGES]  # which may be a link to another disk
+    within = [home, home / IMAGES]  # which may be a link to another disk
     if source == "raw":
         names, train, test, classes = read_raw(split, examples, seed)
         images = Images(ImageFiles(home, names, advice, within), size, scale, cache)

@@ -78,7 +78,7 @@ def landmarks(
         f"{TOGETHER}/{image}.jpg" if together else f"{APART}/{'/'.join(image[:3])}/{image}.jpg" for image in images
     ]
     advice = f"{IMAGE_SOURCE}; unpack them in {home / APART}."
-    within = [home / TOGETHER, home / APART]  # which may be links to another disk
+    within = [home, home / TOGETHER, home / APART]  # which may be links to another disk
     files = ImageFiles(home, names, advice, within)
     return image_data(Data(name, train, test, classes), Images(files, size, scale, cache), augment, ahead)
 
