@@ -5,14 +5,17 @@ from __future__ import annotations
 import difflib
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from fedquilt.text import visible
 
-MOST_LISTED = 60
-"""No more names are listed in a message."""
+_LONGEST = 60
+"""Characters of a name that a message shows."""
+
+_COMPARED = 2_000
+"""Names that are compared with a wrong one: comparing takes long."""
 
 
 class FedquiltError(Exception):
@@ -76,10 +79,19 @@ def nearest(name: str, known: Iterable[str]) -> str:
     'known: alpha, seed'
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name[:100], names, n=1)
-    more = f", … ({len(names):,} in all)" if len(names) > MOST_LISTED else ""
-    listing = f"known: {', '.join(names[:MOST_LISTED])}{more}" if names else "no keys are taken here"
+    close = difflib.get_close_matches(name[:_LONGEST], names[:_COMPARED], n=1)
+    listing = f"known: {listed(names)}" if names else "no keys are taken here"
     return f"did you mean '{close[0]}'? ({listing})" if close else listing
+
+
+def listed(names: Sequence[str], most: int = 40) -> str:
+    """List names for a message, which stays readable if there are many, or long ones.
+
+    >>> listed(["a", "b", "c"]), listed(["a", "b", "c"], most=2)
+    ('a, b, c', 'a, b and 1 more')
+    """
+    shown = ", ".join(name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…" for name in names[:most])
+    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
 def told(error: BaseException) -> str:

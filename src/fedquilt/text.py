@@ -53,10 +53,10 @@ def short(value: object, limit: int = 80) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def listed(lines: Sequence[str], most: int = 10) -> str:
+def joined(lines: Sequence[str], most: int = 10) -> str:
     """Join the lines of a message, the first of them if they are many.
 
-    >>> listed(["a", "b", "c"], most=2)
+    >>> joined(["a", "b", "c"], most=2)
     'a\\nb\\n… and 1 more'
     """
     more = [f"… and {len(lines) - most:,} more"] if len(lines) > most else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,6 +82,7 @@ def test_a_cut_or_changed_file_is_refused_or_read(written: tuple[Load, list[Path
     assert refused
 
 
+@pytest.mark.timeout(60)
 def test_what_the_hugging_face_library_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDQUILT_DATA", str(tmp_path))
     load = CASES["hugging_face"].write(tmp_path, monkeypatch)
@@ -89,5 +91,28 @@ def test_what_the_hugging_face_library_writes(tmp_path: Path, monkeypatch: pytes
         file.write_bytes(b"\xff" * 50)
         with pytest.raises(DataError, match="saved: cannot be loaded"):
             load()
+        file.unlink()
+        file.symlink_to("/dev/zero")
+        with pytest.raises(DataError, match=r"saved: cannot be loaded: .*is a device, where a file is needed"):
+            load()
+        file.unlink()
         file.write_bytes(before)
     load()
+
+
+@each
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_device_in_place_of_a_file_is_refused_at_once(written: tuple[Load, list[Path]], kind: str) -> None:
+    load, files = written
+    for file in files:
+        before = file.read_bytes()
+        file.unlink()
+        if kind == "pipe":
+            os.mkfifo(file)
+        else:
+            file.symlink_to("/dev/zero")
+        with pytest.raises(DataError, match=file.name):
+            load()
+        file.unlink()
+        file.write_bytes(before)

@@ -266,7 +266,7 @@ def test_balanced_takes_as_many_of_every_class_that_has_them(labels: list[int], 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("train2017.json", "{", r"train2017\.json: damaged: is not JSON"),
+        ("train2017.json", "{", r"train2017\.json: is not JSON"),
         ("train2017.json", "[]", r"train2017\.json: is not a file of iNaturalist 2017: TypeError"),
         ("train2017.json", '{"images": []}', "is not a file of iNaturalist 2017: KeyError: 'annotations'"),
         ("val2017.json", '{"images": [], "annotations": []}', r"val2017\.json has no image of the classes"),

@@ -7,6 +7,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from fedquilt.data import parquet_file
 from fedquilt.data import rows as columns
 from fedquilt.data.rows import files, rows
 from fedquilt.errors import DataError, MissingExtraError
@@ -46,10 +47,10 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"author": "a", "text": "x"}\n{"author"', "line 2: is no JSON"),
+        (b'{"author": "a", "text": "x"}\n{"author"', "line 2: is not JSON"),
         (b"[1, 2]\n", "line 1: must be an object with keys author, text"),
-        (b"\xff\xfe\n", "cannot be read: .*utf-8"),
-        (b"[" * 100_000, "line 1: is no JSON"),
+        (b"\xff\xfe\n", "is not JSON: .*utf-8"),
+        (b"[" * 100_000, "line 1: is not JSON"),
     ],
 )
 def test_damaged_json_lines(tmp_path: Path, content: bytes, message: str) -> None:
@@ -61,7 +62,7 @@ def test_damaged_json_lines(tmp_path: Path, content: bytes, message: str) -> Non
 @pytest.mark.parametrize("name", ["a.parquet", "a.jsonl.gz", "a.jsonl.xz", "a.jsonl.bz2"])
 def test_damaged_files(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"PAR1 nothing of the kind PAR1")
-    with pytest.raises(DataError, match=f"{name}: cannot be read"):
+    with pytest.raises(DataError, match=f"{name}(: cannot be read|, line 1: is not JSON)"):
         list(rows(tmp_path / name, ("author", "text")))
 
 
@@ -97,7 +98,7 @@ def test_files_are_found_in_the_data_folders(tmp_path: Path, monkeypatch: pytest
 
 
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "installed", lambda package: package != "pyarrow")
+    monkeypatch.setattr(parquet_file, "installed", lambda package: package != "pyarrow")
     with pytest.raises(MissingExtraError, match=r"pip install 'fedquilt\[tables\]'"):
         list(rows(tmp_path / "a.parquet", ("author",)))
 

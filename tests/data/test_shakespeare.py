@@ -98,7 +98,9 @@ def test_another_text(folder: Path) -> None:
 @pytest.mark.parametrize("content", [b"no xz at all", lzma.compress(PLAYS.encode())[:-30]])
 def test_a_damaged_file(folder: Path, content: bytes) -> None:
     (folder / "t8.shakespeare.txt.xz").write_bytes(content)
-    with pytest.raises(DataError, match=r"t8.shakespeare.txt.xz: cannot be read"):
+    with pytest.raises(
+        DataError, match=r"t8.shakespeare.txt.xz: (cannot be read|the content is not the published one)"
+    ):
         shakespeare()
 
 

@@ -4,7 +4,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fedquilt.data.memory
 from fedquilt.data import Data, synthetic
 from fedquilt.errors import DataError
 
@@ -77,6 +76,6 @@ def test_labels_are_those_of_a_linear_model() -> None:
 
 
 def test_too_large_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fedquilt.data.memory.os, "sysconf", lambda name: 1000)
+    monkeypatch.setenv("FEDQUILT_MEMORY", "1MB")
     with pytest.raises(DataError, match=r"synthetic: .* examples would take"):
         synthetic(clients=10, minimum=10_000)

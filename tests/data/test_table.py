@@ -11,7 +11,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fedquilt.data.memory
 from fedquilt.data import table
 from fedquilt.data.numbered import number_clients
 from fedquilt.errors import DataError, MissingExtraError
@@ -85,7 +84,7 @@ def test_held_out_rows_are_a_share_of_every_client(tmp_path: Path) -> None:
 
 
 def test_many_rows_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["fedquilt.data.table"], "_ROWS", 7)
+    monkeypatch.setattr(sys.modules["fedquilt.data.table"], "_VALUES", 7 * 2)
     (tmp_path / "a.csv").write_text("x,y\n" + "".join(f"{k},{k % 3}\n" for k in range(50)))
     data = table(tmp_path / "a.csv", label="y", test=tmp_path / "a.csv")
     assert data.train.x.ravel().tolist() == list(range(50))
@@ -196,13 +195,13 @@ def test_a_parquet_file_that_claims_too_much(tmp_path: Path, monkeypatch: pytest
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": np.zeros(10**6), "y": np.zeros(10**6, dtype=int)}), path)
     assert path.stat().st_size < 10**4
-    monkeypatch.setattr(fedquilt.data.memory.os, "sysconf", lambda name: 1000)  # a machine of a million bytes
-    with pytest.raises(DataError, match=r"1,000,000 rows of 2 columns would take"):
+    monkeypatch.setenv("FEDQUILT_MEMORY", "1MB")
+    with pytest.raises(DataError, match=r"1,000,000 rows of 2 columns would take .*; the limit is 1 MB"):
         table(path, label="y")
 
 
 def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["fedquilt.data.table"], "installed", lambda package: False)
+    monkeypatch.setattr(sys.modules["fedquilt.data.parquet_file"], "installed", lambda package: False)
     (tmp_path / "a.parquet").touch()
     with pytest.raises(MissingExtraError, match=r"fedquilt\[tables\]"):
         table(tmp_path / "a.parquet", label="y")

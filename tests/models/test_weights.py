@@ -99,6 +99,15 @@ def test_whole_numbers_for_weights_are_refused(tmp_path: Path) -> None:
         load_weights(nn.Linear(2, 1), path)
 
 
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.float8_e5m2, torch.complex64])
+def test_numbers_of_other_kinds_are_refused(tmp_path: Path, kind: torch.dtype) -> None:
+    path = written(tmp_path, {"weight": torch.ones(1, 2).to(kind), "bias": torch.zeros(1)})
+    with pytest.raises(
+        DataError, match=r"weight is \w+, where the model has torch\.float32, which is read from F32, F64"
+    ):
+        load_weights(nn.Linear(2, 1), path)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.safetensors: no such file"):
         load_weights(nn.Linear(2, 1), tmp_path / "none.safetensors")
@@ -120,5 +129,5 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot be read as safetensors"):
+    with pytest.raises(DataError, match="is a folder, where a file is needed"):
         load_weights(nn.Linear(2, 1), tmp_path)

@@ -33,6 +33,9 @@ _ROWS: dict[str, tuple[str, str]] = {
     "jensen_shannon": ("Jensen–Shannon divergence (bits)", ".3f"),
 }
 
+_LARGEST = 5
+"""Classes that are named with their examples."""
+
 
 def partition(
     spec: Annotated[Path, typer.Argument(help="A spec file; only \\[data] and \\[partition] are looked at.")],
@@ -60,6 +63,11 @@ def partition(
     for key, (words, style) in _ROWS.items():
         if key in about and (about[key] or key != "clients_without_examples"):
             table.add_row(f"[bold]{escape(words)}[/bold]", format(about[key], style))
+    if found.data.class_names is not None:
+        counts = found.class_examples()
+        largest = sorted(range(len(counts)), key=lambda number: -counts[number])[:_LARGEST]
+        words = ", ".join(f"{found.data.class_name(number)} {counts[number]:,}" for number in largest)
+        table.add_row("[bold]largest classes, examples[/bold]", escape(words))
     out.print(table)
     if "emd" in about:
         _say("Numbers of classes are means over clients, weighted by their examples.")

@@ -6,14 +6,13 @@ are passed over, and nothing is run. Numbers that a header claims are checked be
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import shutil
 import tarfile
-import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
+from fedquilt.data.files import open_file
+from fedquilt.data.packed import unpacked
 from fedquilt.errors import DataError
 
 MEMBERS = 100_000
@@ -28,7 +27,7 @@ def take_members(archive: Path, wanted: Collection[str], limit: int, folder: Pat
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with tarfile.open(archive, "r:*") as tar:
+        with unpacked(archive, UNPACKED) as content, tarfile.open(fileobj=content, mode="r:") as tar:
             seen = 0
             for number, member in enumerate(tar, start=1):
                 seen += member.size
@@ -39,12 +38,12 @@ def take_members(archive: Path, wanted: Collection[str], limit: int, folder: Pat
                     continue
                 if member.size > limit:
                     raise DataError(f"{archive.name}: {name} has {member.size:,} bytes, expected {limit:,} at most")
-                content = tar.extractfile(member)
-                assert content is not None
+                taken = tar.extractfile(member)
+                assert taken is not None
                 with (folder / name).open("wb") as file:
-                    shutil.copyfileobj(content, file)
+                    shutil.copyfileobj(taken, file)
                 yield folder / name
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+    except tarfile.TarError as error:
         raise DataError(f"{archive.name}: not a tar archive, or damaged: {error}") from None
 
 
@@ -54,7 +53,7 @@ def data_of_deb(package: Path, limit: int) -> Path:
     A package is an `ar` archive: `!<arch>` and a line end, then members. Each has a header of 60 bytes, which begins with
     the name and has the size at 48 to 57, in decimal digits, and content, padded to an even length.
     """
-    with package.open("rb") as file:
+    with open_file(package) as file:
         if file.read(8) != b"!<arch>\n":
             raise DataError(f"{package.name}: not a Debian package")
         while header := file.read(_HEADER):

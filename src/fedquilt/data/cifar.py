@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,9 @@ import torch
 from fedquilt.data import crop_and_whiten
 from fedquilt.data.data import Augment, Prepare, Split
 from fedquilt.data.digest import require_digest
-from fedquilt.data.published import Published
+from fedquilt.data.files import open_file
+from fedquilt.data.memory import require_memory
+from fedquilt.data.published import File, Published
 from fedquilt.data.scale import standardise, to_unit
 from fedquilt.errors import DataError
 
@@ -38,19 +41,22 @@ def read_split(files: Published, names: list[str], labels: tuple[int, ...], take
     `labels` has the number of classes of each label byte of a record, `take` says which of them is the label. With
     `check`, files must have their published digests.
     """
-    records = np.concatenate(
-        [_read(files.find(name), files.file(name).digest if check else None, labels) for name in names]
-    )
+    records = np.concatenate([_read(files.find(name), files.file(name) if check else None, labels) for name in names])
     x = torch.from_numpy(records[:, len(labels) :].reshape(-1, 3, 32, 32))
     return Split(x, torch.from_numpy(records[:, take].astype(np.int64)))
 
 
-def _read(path: Path, digest: str | None, labels: tuple[int, ...]) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
-    size, record = path.stat().st_size, len(labels) + PIXELS
-    if size == 0 or size % record:
-        raise DataError(f"{path}: damaged: {size} bytes are not a whole number of records of {record}")
-    records = np.fromfile(path, dtype=np.uint8).reshape(-1, record)
-    require_digest(path, records.data, digest)
+def _read(path: Path, about: File | None, labels: tuple[int, ...]) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+    record = len(labels) + PIXELS
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0 or size % record:
+            raise DataError(f"{path}: damaged: {size} bytes are not a whole number of records of {record}")
+        if about is not None and size > about.size:
+            raise DataError(f"{path}: damaged: {size:,} bytes, where the published file has {about.size:,}")
+        require_memory(str(path), size)
+        records = np.fromfile(file, dtype=np.uint8).reshape(-1, record)
+    require_digest(path, records.data, None if about is None else about.digest)
     for place, classes in enumerate(labels):
         if records[:, place].max() >= classes:
             largest = records[:, place].max()

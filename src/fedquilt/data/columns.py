@@ -13,7 +13,8 @@ from pydantic import Field
 from torch import Tensor
 
 from fedquilt.arguments import InMemory
-from fedquilt.data.data import Data, Split
+from fedquilt.data.data import Data, Split, require_countable
+from fedquilt.data.memory import require_memory
 from fedquilt.data.numbered import number_clients
 from fedquilt.data.ranges import to_range
 from fedquilt.data.stratified import stratified
@@ -50,9 +51,9 @@ class Roles:
 
     def inputs(self, source: str, known: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of features among those there are; raise a DataError if any named column is missing."""
-        wanted = [*self.names, *self.places, *(self.features or ())]
+        wanted, there = [*self.names, *self.places, *(self.features or ())], frozenset(known)
         for name in wanted:
-            if name not in known:
+            if name not in there:
                 raise DataError(f"{source}: has no column '{name}'; {nearest(name, known)}")
         inputs = self.features or tuple(name for name in known if name not in wanted)
         if not inputs:
@@ -101,6 +102,7 @@ def data_of_columns(
     Labels are whole numbers from 0, or text, which is numbered in its order; with 0 `classes` they are any numbers, and
     a share of all rows is held out. Clients are numbered in their order, those of the training part first.
     """
+    require_countable(name, classes or 0)
     for part in (train, test):
         if part is not None and not len(part.x):
             raise DataError(f"{part.source}: has no rows")
@@ -110,7 +112,7 @@ def data_of_columns(
         _require_owners(part, roles.client)
     if train.x.shape[1:] != both[-1].x.shape[1:]:
         raise DataError(f"{both[-1].source}: examples of shape {both[-1].x.shape[1:]}, expected {train.x.shape[1:]}")
-    y, count = _targets(both, roles.label, classes)
+    y, count, names = _targets(both, roles.label, classes)
     if test is None:
         groups = np.zeros(len(y[0]), dtype=np.int64) if classes == 0 else y[0]
         if roles.client is not None:
@@ -128,7 +130,7 @@ def data_of_columns(
         Split(_tensor(x), torch.from_numpy(labels), None if ids is None else ids[place], part.places)
         for place, (part, x, labels) in enumerate(zip(both, xs, y, strict=True))
     )
-    return Data(name, first, second, classes=count)
+    return Data(name, first, second, classes=count, class_names=names)
 
 
 def _tensor(x: Values) -> Tensor:
@@ -150,7 +152,9 @@ def _require_finite(part: Columns) -> None:
         raise DataError(f"{part.at(row)}: a feature is missing, or no finite number in single precision")
 
 
-def _targets(parts: Sequence[Columns], label: str, classes: int | None) -> tuple[list[Values], int]:
+def _targets(
+    parts: Sequence[Columns], label: str, classes: int | None
+) -> tuple[list[Values], int, tuple[str, ...] | None]:
     """Return what is to be learnt, as single precision numbers where there are no classes."""
     if classes != 0:
         return number_labels(parts, label, classes)
@@ -159,7 +163,7 @@ def _targets(parts: Sequence[Columns], label: str, classes: int | None) -> tuple
         raise DataError(
             f"{parts[-1].source}: targets of shape {numbers[-1].shape[1:]}, expected {numbers[0].shape[1:]}"
         )
-    return numbers, 0
+    return numbers, 0, None
 
 
 def _finite(part: Columns, values: Values) -> npt.NDArray[np.float32]:
@@ -186,22 +190,25 @@ def _is_number(value: object) -> bool:
     return True
 
 
-def number_labels(parts: Sequence[Columns], label: str, classes: int | None) -> tuple[list[Indices], int]:
-    """Return labels as whole numbers from 0, and how many classes there are.
+def number_labels(
+    parts: Sequence[Columns], label: str, classes: int | None
+) -> tuple[list[Indices], int, tuple[str, ...] | None]:
+    """Return labels as whole numbers from 0, how many classes there are and, where labels are text, their names.
 
     >>> train, test = (Columns("", np.zeros(len(pets)), {"pet": np.array(pets)}) for pets in (["cat", "dog"], ["dog"]))
     >>> number_labels([train, test], "pet", classes=None)
-    ([array([0, 1]), array([1])], 2)
+    ([array([0, 1]), array([1])], 2, ('cat', 'dog'))
     """
+    names: list[str] = []
     read = [_whole(part, part.names[label]) for part in parts]
     if any(numbers is None for numbers in read):
-        texts = [part.names[label].astype(str) for part in parts]
+        texts = [_texts(part, part.names[label]) for part in parts]
         for part, text in zip(parts, texts, strict=True):
             if (text == "").any():
                 raise DataError(f"{part.at(int(np.flatnonzero(text == '')[0]))}: the label is empty")
         known = np.unique(np.concatenate(texts))
         labels = [np.searchsorted(known, text).astype(np.int64) for text in texts]
-        found = len(known)
+        names, found = known.tolist(), len(known)
     else:
         labels = [numbers for numbers in read if numbers is not None]
         found = max(int(numbers.max()) for numbers in labels) + 1
@@ -219,7 +226,27 @@ def number_labels(parts: Sequence[Columns], label: str, classes: int | None) -> 
                 f"{part.at(int(numbers.argmax()))}: the label is {numbers.max()}, "
                 f"but with {classes} classes labels go from 0 to {classes - 1}"
             )
-    return labels, classes or found
+    count = classes or found
+    return labels, count, complete(names, count) if names else None
+
+
+def complete(names: Sequence[str], classes: int) -> tuple[str, ...]:
+    """Return names of all classes: their numbers where there are more classes than names.
+
+    >>> complete(["cat", "dog"], 3)
+    ('cat', 'dog', '2')
+    """
+    return (*names[:classes], *(str(number) for number in range(len(names), classes)))
+
+
+def _texts(part: Columns, values: Values) -> npt.NDArray[np.str_]:
+    """Return names as an array of text, in which every one takes the room of the longest."""
+    if values.dtype.kind == "O":
+        longest = max(len(value) if isinstance(value, str | bytes) else 32 for value in values)
+        require_memory(
+            f"{part.source}: {len(values):,} labels of up to {longest:,} characters", 8 * longest * len(values)
+        )
+    return values.astype(str)
 
 
 def _whole(part: Columns, values: Values) -> Indices | None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedquilt.data.csv_file import csv_file
-from fedquilt.errors import DataError
+from fedquilt.errors import DataError, listed
 
 Columns = dict[str, list[str]]
 
@@ -39,7 +39,7 @@ def _places(path: Path, header: list[str], wanted: Sequence[str], optional: Coll
     names = [name.strip() for name in header]
     for name in wanted:
         if name not in names and name not in optional:
-            raise DataError(f"{path}: has no column {name!r}; its columns are {', '.join(names)}")
+            raise DataError(f"{path}: has no column {name!r}; its columns are {listed(names)}")
     return {name: names.index(name) for name in wanted if name in names}
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedquilt.data.packed import text_lines
 from fedquilt.errors import DataError
 
 Lines = Iterator[tuple[int, list[str]]]
@@ -31,15 +32,12 @@ def csv_file(path: Path, delimiter: str = ",", strict: bool = False) -> Iterator
     (['x', 'y'], [(2, ['1', '2']), (4, ['3', '4'])])
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=delimiter, strict=strict)
-            header = next(reader, [])
-            if not any(header):
-                raise DataError(f"{path}: {NO_NAMES}")
-            yield header, _lines(path, reader)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reader = csv.reader(text_lines(path), delimiter=delimiter, strict=strict)
+        header = next(reader, [])
+        if not any(header):
+            raise DataError(f"{path}: {NO_NAMES}")
+        yield header, _lines(path, reader)
+    except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: is no CSV file in UTF-8, or cannot be read: {error}") from None
 
 

@@ -11,7 +11,14 @@ from torch import Tensor
 
 from fedquilt.core.loss import IGNORED
 from fedquilt.core.noise import Noise
+from fedquilt.data.memory import require_memory
 from fedquilt.errors import DataError
+
+_LONGEST = 30
+"""Characters of a class's name that are shown."""
+
+_MANY = 10_000
+"""Classes of which any machine can count the clients' examples."""
 
 Prepare = Callable[[Tensor], Tensor]
 """Raw examples to model input; the same for training and testing."""
@@ -68,6 +75,9 @@ class Data:
     Where making examples ready takes long (images are read from files), `ahead` is the number of batches that a thread
     makes ready while the model trains; where they are large, `at_once` is how many are made ready at a time, at most,
     unless a batch has more.
+
+    `class_names` are what the classes are called, in their order, where the data set says so; pictures and tables show
+    them.
     """
 
     name: str
@@ -78,11 +88,46 @@ class Data:
     augment: Augment | None = None
     ahead: int = 0
     at_once: int | None = None
+    class_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be used: too many classes, or names for another number of them."""
+        if self.class_names is not None and len(self.class_names) != self.classes:
+            raise DataError(f"{self.name}: has {self.classes} classes, but {len(self.class_names)} names for them")
+        require_countable(self.name, self.classes)
+
+    def class_name(self, number: int) -> str:
+        """Return what a class is called, fit to be shown: on one line, and not too long.
+
+        >>> import torch
+        >>> split = Split(torch.zeros(2, 3), torch.tensor([0, 1]))
+        >>> data = Data("pets", split, split, classes=2, class_names=("cat", "d\\n\\x1b[1mog" + "!" * 50))
+        >>> data.class_name(0), data.class_name(1)
+        ('cat', 'd\\\\n\\\\x1b[1mog!!!!!!!!!!!!!!!!!…')
+        >>> Data("digits", split, split, classes=2).class_name(1)
+        '1'
+        """
+        if self.class_names is None:
+            return str(number)
+        name = self.class_names[number][: _LONGEST + 1]
+        shown = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in name)
+        return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
 
     def __repr__(self) -> str:
         """Say how large it is, not all that is in it."""
         targets = f"{self.classes} classes" if self.classes else "numbers as targets"
         return f"Data({self.name}: {len(self.train)} to train, {len(self.test)} to test, {targets})"
+
+
+def require_countable(name: str, classes: int) -> None:
+    """Raise a DataError if there are more classes than can be counted for a hundred clients.
+
+    >>> require_countable("mine", 10**12)
+    Traceback (most recent call last):
+    fedquilt.errors.DataError: mine: to count 1,000,000,000,000 classes of 100 clients would take 800,000 GB ...
+    """
+    if classes > _MANY:
+        require_memory(f"{name}: to count {classes:,} classes of 100 clients", 800 * classes)
 
 
 def require_sound(data: Data) -> None:

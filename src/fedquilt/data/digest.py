@@ -10,6 +10,7 @@ from fedquilt.data.packed import parts_unpacked
 from fedquilt.data.tell import Tell, tell_nobody
 from fedquilt.errors import DataError
 
+ADVICE = "fetch it again, or use it as it is with `check = false`"
 _KINDS = {32: "md5", 64: "sha256"}
 _NAMES = {"md5": "MD5", "sha256": "SHA-256"}
 """Which digest it is, by its number of hexadecimal digits; and how it is written."""
@@ -30,10 +31,10 @@ def require_digest(path: Path, content: bytes | bytearray | memoryview, wanted: 
     digest = _digest(wanted)
     digest.update(content)
     if digest.hexdigest() != wanted:
-        raise DataError(f"{_different(path, digest, wanted)}; fetch it again, or use it as it is with `check = false`")
+        raise DataError(f"{_different(path, digest, wanted)}; {ADVICE}")
 
 
-def check_digest(path: Path, wanted: str, limit: int, tell: Tell = tell_nobody) -> None:
+def check_digest(path: Path, wanted: str, limit: int, tell: Tell = tell_nobody, advice: str = "") -> None:
     """Raise a DataError unless a file's content, however it is packed and at most `limit` bytes, has the digest."""
     digest, done = _digest(wanted), 0
     for part in parts_unpacked(path, limit):
@@ -41,7 +42,7 @@ def check_digest(path: Path, wanted: str, limit: int, tell: Tell = tell_nobody) 
         done += len(part)
         tell(f"checking {path.name}", done, limit)
     if digest.hexdigest() != wanted:
-        raise DataError(_different(path, digest, wanted))
+        raise DataError(_different(path, digest, wanted) + (advice and f"; {advice}"))
 
 
 def _digest(wanted: str) -> Any:

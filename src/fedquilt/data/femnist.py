@@ -93,7 +93,8 @@ def _read(clients: Clients, numbers: Indices, classes: int) -> Split:
             raise DataError(f"{place}/label must be whole numbers from 0 to {classes - 1}")
         if not np.issubdtype(pixels.dtype, np.floating) or (size and not (pixels.min() >= 0 and pixels.max() <= 1)):
             raise DataError(f"{place}/pixels must be numbers from 0 to 1")
-        x[first : first + size, 0] = np.rint(pixels * 255)
+        np.multiply(pixels, 255, out=pixels)
+        x[first : first + size, 0] = np.rint(pixels, out=pixels)
         y[first : first + size] = labels
         first += size
     return Split(torch.from_numpy(x), torch.from_numpy(y), ids=np.repeat(numbers, sizes))

@@ -5,14 +5,16 @@ Version 4 of the library, which the extra asks for, runs no loading scripts; not
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedquilt.arguments import Seed, Size
-from fedquilt.data.columns import Classes, Columns, Roles, Values, data_of_columns
+from fedquilt.data.columns import Classes, Columns, Roles, Values, complete, data_of_columns
 from fedquilt.data.data import Data
+from fedquilt.data.files import require_regular
 from fedquilt.data.folders import own_places
 from fedquilt.data.image_rows import ImageRows
 from fedquilt.data.images import Ahead, Images, Scale, image_data
@@ -40,6 +42,7 @@ def hugging_face(
     augment: bool = True,
     cache: Path | None = None,
     ahead: Ahead = 2,
+    outside: bool = False,
 ) -> Data:
     """A data set of the Hugging Face library, from a folder or by its name on the hub.
 
@@ -53,7 +56,7 @@ def hugging_face(
     - Images are decoded when they are needed. `size` is the side of the model's input; without it all have one size
       already, and stay as they are. `scale` is what becomes of the pixels, `augment` whether training sees random crops,
       where there is a `size`; `cache` is a folder for decoded images; `ahead` batches are made ready while the model
-      trains.
+      trains. Images that a saved folder names by path must lie in it, unless `outside`.
 
     Needs the extra `hugging_face`.
 
@@ -63,38 +66,50 @@ def hugging_face(
         raise MissingExtraError("hugging_face", "hugging_face")
     roles = Roles(label, features, client)
     path = str(path)
-    loaded = _load(path, config)
+    loaded, folder = _load(path, config)
     test = "test" if test is None and "test" in loaded else test
     splits = [(f"{path}: {name}", _split(path, loaded, name)) for name in (train, test) if name is not None]
     image = _image_column(*splits[0], roles)
     if image is None:
         parts = [_columns(source, split, roles) for source, split in splits]
-        return _data(path, parts, roles, classes, test_fraction, seed)
-    rows, parts = _image_rows(splits, image, roles)
-    data = _data(path, parts, roles, classes, test_fraction, seed)
-    images = Images(rows, size, scale, cache)
-    return image_data(data.name, images, data.train, data.test, data.classes, augment, ahead)
+        return _named_classes(_data(path, parts, roles, classes, test_fraction, seed), splits[0][1], label)
+    rows, parts = _image_rows(splits, image, roles, None if outside else folder)
+    data = _named_classes(_data(path, parts, roles, classes, test_fraction, seed), splits[0][1], label)
+    return image_data(data, Images(rows, size, scale, cache), augment, ahead)
 
 
 def _data(path: str, parts: list[Columns], roles: Roles, classes: int | None, share: float, seed: int) -> Data:
     return data_of_columns(Path(path).name, parts[0], parts[1] if parts[1:] else None, roles, classes, share, seed)
 
 
-def _load(path: str, config: str | None) -> dict[str, Any]:
-    """Return the splits by name."""
+def _named_classes(data: Data, split: Any, label: str) -> Data:
+    """Add the names that the library knows for numbered classes."""
+    import datasets as library
+
+    known = split.features[label]
+    if not data.classes or data.class_names is not None or not isinstance(known, library.ClassLabel):
+        return data
+    return replace(data, class_names=complete(known.names, data.classes))
+
+
+def _load(path: str, config: str | None) -> tuple[dict[str, Any], Path | None]:
+    """Return the splits by name, and the folder they were saved in, if they were."""
     import datasets as library
 
     places = own_places(Path(path))
     saved = [place for place in places if _is_saved(place)]
     try:
         if saved:
+            for file in saved[0].rglob("*"):
+                if not file.is_dir():
+                    require_regular(file)
             loaded = library.load_from_disk(saved[0])
         else:
             loaded = library.load_dataset(path, config)
     except Exception as error:  # what goes wrong there comes in many kinds: of the network, the hub, the files
         looked = "" if saved else f"; looked for a saved one at: {', '.join(str(place) for place in places)}"
         raise DataError(f"hugging_face: {path}: cannot be loaded: {error}{looked}") from None
-    return dict(loaded) if isinstance(loaded, dict) else {"train": loaded}
+    return dict(loaded) if isinstance(loaded, dict) else {"train": loaded}, saved[0] if saved else None
 
 
 def _is_saved(folder: Path) -> bool:
@@ -115,7 +130,9 @@ def _image_column(source: str, split: Any, roles: Roles) -> str | None:
     return inputs[0] if len(inputs) == 1 and isinstance(split.features[inputs[0]], library.Image) else None
 
 
-def _image_rows(splits: list[tuple[str, Any]], image: str, roles: Roles) -> tuple[ImageRows, list[Columns]]:
+def _image_rows(
+    splits: list[tuple[str, Any]], image: str, roles: Roles, within: Path | None
+) -> tuple[ImageRows, list[Columns]]:
     """Return the images, none of them read, and columns in which they stand by their numbers."""
     import datasets as library
 
@@ -129,7 +146,7 @@ def _image_rows(splits: list[tuple[str, Any]], image: str, roles: Roles) -> tupl
         numbers = np.arange(count, count + len(split))
         parts.append(Columns(source, numbers, _named(split, roles)))
         count += len(split)
-    return ImageRows(image, held), parts
+    return ImageRows(image, held, within), parts
 
 
 def _columns(source: str, split: Any, roles: Roles) -> Columns:
@@ -137,9 +154,8 @@ def _columns(source: str, split: Any, roles: Roles) -> Columns:
     _require_rows(source, split)
     chosen = split.select_columns(list(inputs)).with_format("numpy")
     first = chosen[0]
-    require_memory(
-        f"{source}: {len(split):,} rows", len(split) * sum(np.asarray(first[name]).nbytes for name in inputs)
-    )
+    size = max(chosen.data.nbytes, len(split) * sum(np.asarray(first[name]).nbytes for name in inputs))
+    require_memory(f"{source}: {len(split):,} rows", 4 * size + 130 * len(split))
     read = chosen[:]
     arrays = [_numbers(source, name, read[name]) for name in inputs]
     if len(arrays) > 1 and any(values.ndim > 1 for values in arrays):

@@ -6,54 +6,57 @@ numbers; the data. Plain or packed with gzip.
 
 from __future__ import annotations
 
-import gzip
 import math
 import struct
-import zlib
 from pathlib import Path
-from typing import IO, cast
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from fedquilt.data.digest import require_digest
+from fedquilt.data.memory import require_memory
+from fedquilt.data.packed import unpacked
 from fedquilt.errors import DataError
 
 # No deflate stream grows by more than this when unpacked.
 _LARGEST_RATIO = 1032
+_CHUNK = 2**20
 
 
-def read_idx(path: Path, dimensions: int, digest: str | None = None) -> npt.NDArray[np.uint8]:
-    """Read an idx file of bytes, plain or gzipped, with that many dimensions.
+def read_idx(path: Path, dimensions: int, digest: str | None = None, most: int | None = None) -> npt.NDArray[np.uint8]:
+    """Read an idx file of bytes, plain or packed, with that many dimensions.
 
-    `digest` is the SHA-256 of the unpacked content, so that a file packed anew is taken as well. The header is checked
-    against the size of the file before memory is taken for the data.
+    `digest` is the SHA-256 of the unpacked content, so that a file packed anew is taken as well; `most` its size, where
+    that is known. The header is checked against it, the size of the file and the memory before any is taken for the data.
     """
-    packed = _is_gzip(path)
-    try:
-        with cast(IO[bytes], gzip.open(path) if packed else path.open("rb")) as file:
-            header = file.read(4 + 4 * dimensions)
-            shape = _shape(path, header, dimensions)
-            size = math.prod(shape)
-            most = path.stat().st_size * (_LARGEST_RATIO if packed else 1)
-            if size > most:
-                raise DataError(f"{path}: damaged: the header promises {size} bytes, more than the file can hold")
-            content = bytearray(header)
-            # One byte more than promised, so that anything beyond is noticed.
-            content += file.read(size + 1)
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
-    found = len(content) - len(header)
-    if found != size:
-        words = "more" if found > size else f"{found}"
+    with unpacked(path, most) as file:
+        header = file.read(4 + 4 * dimensions)
+        shape = _shape(path, header, dimensions)
+        size = math.prod(shape)
+        if size > path.stat().st_size * _LARGEST_RATIO:
+            raise DataError(f"{path}: damaged: the header promises {size} bytes, more than the file can hold")
+        if most is not None and len(header) + size > most:
+            raise DataError(f"{path}: damaged: the header promises {size} bytes, the published file has {most} at most")
+        require_memory(f"{path}: {size:,} bytes of data", size)
+        content = bytearray(len(header) + size)  # in one piece: a sum would be a copy
+        content[: len(header)] = header
+        found = _fill(file, memoryview(content)[len(header) :])
+        more = found == size and bool(file.read(1))
+    if found != size or more:
+        words = "more" if more else f"{found}"
         raise DataError(f"{path}: damaged: the header promises {size} bytes of data, the file has {words}")
     require_digest(path, content, digest)
     return np.frombuffer(content, dtype=np.uint8, offset=len(header)).reshape(shape)
 
 
-def _is_gzip(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(2) == b"\x1f\x8b"
+def _fill(file: BinaryIO, wanted: memoryview) -> int:
+    """Read into memory, part by part, and return how much there was."""
+    found = 0
+    while part := file.read(min(_CHUNK, len(wanted) - found)):
+        wanted[found : found + len(part)] = part
+        found += len(part)
+    return found
 
 
 def _shape(path: Path, header: bytes, dimensions: int) -> tuple[int, ...]:

@@ -42,8 +42,13 @@ def read_split(part: str, files: Published, check: bool = True) -> Split:
     """Read the images and labels of one part, `train` or `t10k`; files without a digest are not checked for one."""
     images_name, labels_name = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
     images_path, labels_path = files.find(images_name), files.find(labels_name)
-    images = read_idx(images_path, 3, files.file(images_name).digest if check else None)
-    labels = read_idx(labels_path, 1, files.file(labels_name).digest if check else None)
+    images, labels = (
+        read_idx(path, dimensions, *((about.digest, about.size) if check else ()))
+        for path, dimensions, about in (
+            (images_path, 3, files.file(images_name)),
+            (labels_path, 1, files.file(labels_name)),
+        )
+    )
     if images.shape[1:] != (28, 28):
         raise DataError(f"{images_path}: images of {images.shape[1]}×{images.shape[2]} pixels, expected 28×28")
     if len(images) != len(labels):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from fedquilt.data.files import require_regular
 from fedquilt.errors import DataError
 from fedquilt.paths import expanded
 
@@ -47,9 +48,11 @@ class ImageCache:
     def get(self, key: str) -> Pixels | None:
         """Return an image from the cache, if it is there."""
         try:
+            entry = self._entry(key)
+            require_regular(entry)
             # A mapping, and not a copy: its length is checked against the file's before anything is read.
-            found = np.load(self._entry(key), mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError):
+            found = np.load(entry, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError, DataError):
             return None
         return (
             found if found.dtype == np.uint8 and found.ndim == 3 and found.shape[2] in (1, 3) and found.size else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from fedquilt.arguments import Seed, Size
+from fedquilt.data.class_folders import class_folders
 from fedquilt.data.csv_columns import Columns, read_columns
 from fedquilt.data.data import Data, Split
 from fedquilt.data.folders import own
@@ -25,7 +27,7 @@ CLIENT, LATITUDE, LONGITUDE = "client", "latitude", "longitude"
 @datasets.register
 def image_folder(
     folder: Path,
-    table: Path,
+    table: Path | None = None,
     size: Size = 224,
     path: str = "path",
     label: str = "label",
@@ -39,13 +41,16 @@ def image_folder(
     augment: bool = True,
     cache: Path | None = None,
     ahead: Ahead = 2,
+    outside: bool = False,
 ) -> Data:
-    """Your own images from files, and a CSV table of their paths, labels, clients and places.
+    """Your own images: from folders named for their classes, or with a CSV table of paths, labels, clients and places.
 
+    - Without a `table`, every folder in `folder` is a class, and the images in it are its examples.
     - `table` has a line an image; `path`, `label`, `client`, `latitude` and `longitude` name its columns. The last three
-      may be missing under the names that stand here. Labels and clients are any text or numbers.
-    - `test` is another such table, of the images to test on; without it, `test_fraction` of every class are held out, and
-      `seed` decides which.
+      may be missing under the names that stand here. Labels and clients are any text or numbers. Its paths must not lead
+      out of `folder`, neither by themselves nor by links, unless `outside`.
+    - `test` is another such table, or folder, of the images to test on; without it, `test_fraction` of every class are
+      held out, and `seed` decides which.
     - `size` is the side of the model's input, `scale` what becomes of the pixels, `augment` whether training sees random
       crops; `cache` is a folder for decoded images; `ahead` batches are made ready while the model trains.
 
@@ -63,20 +68,30 @@ def image_folder(
     ...     data, data.prepare(data.train.x).shape, data.train.ids.tolist()
     (Data(image_folder: 2 to train, 2 to test, 2 classes), torch.Size([2, 3, 24, 24]), [0, 1])
     """
-    home = own(folder)
-    if not home.is_dir():
-        raise DataError(f"folder: {folder} is no folder")
-    names = [path, label, client, latitude, longitude]
-    columns = read_columns(own(table), names, optional=(CLIENT, LATITUDE, LONGITUDE))
-    known = numbered(columns[label])[1]
-    if test is None:
-        train, tested = stratified(numbered(columns[label])[0], test_fraction, seed)
+    home, tables = _folder(folder), [file for file in (table, test) if file is not None]
+    homes = [home]
+    if table is None:
+        homes += [] if test is None else [_folder(test)]
+        read = [dict(zip((path, label), class_folders(each), strict=True)) for each in homes]
     else:
-        train, columns = np.arange(len(columns[path])), _joined(columns, table, test, label)
-        tested = np.arange(len(train), len(columns[path]))
+        names = [path, label, client, latitude, longitude]
+        read = [read_columns(own(table), names, optional=(CLIENT, LATITUDE, LONGITUDE))]
+        read += [read_columns(own(file), list(read[0])) for file in tables[1:]]
+    table = folder if table is None else table
+    known = numbered(read[0][label])[1]
+    if test is None:
+        train, tested = stratified(numbered(read[0][label])[0], test_fraction, seed)
+    else:
+        train, tested = np.split(np.arange(sum(len(part[path]) for part in read)), [len(read[0][path])])
+        if strange := set(read[1][label]).difference(known):
+            raise DataError(f"{test}: the label {min(strange)!r} does not occur in {table}")
+    home = _common(homes, read, path)
+    columns: Columns = {name: [value for part in read for value in part[name]] for name in read[0]}
     for name in (path, label, client):
         if "" in columns.get(name, []):
             raise DataError(f"{table}: column {name!r} is empty for image {columns[name].index('') + 1}")
+    if not outside:
+        _require_inside(table, home, columns[path])
     labels = numbered(columns[label], known)[0]
     ids = _owners(columns[client], train) if client in columns else None
     places = _places(table, columns, latitude, longitude)
@@ -90,16 +105,40 @@ def image_folder(
         for rows in (train, tested)
     )
     advice = f"The table names it; its paths begin at {folder}."
-    images = Images(ImageFiles(home, columns[path], advice), size, scale, cache)
-    return image_data("image_folder", images, to_train, to_test, len(known), augment, ahead)
+    files = ImageFiles(home, columns[path], advice, None if outside else homes)
+    data = Data("image_folder", to_train, to_test, len(known), class_names=tuple(known))
+    return image_data(data, Images(files, size, scale, cache), augment, ahead)
 
 
-def _joined(columns: Columns, table: Path, test: Path, label: str) -> Columns:
-    """Put the test table below the other one."""
-    tested = read_columns(own(test), list(columns))
-    if strange := set(tested[label]).difference(columns[label]):
-        raise DataError(f"{test}: the label {min(strange)!r} does not occur in {table}")
-    return {name: values + tested[name] for name, values in columns.items()}
+def _folder(path: Path) -> Path:
+    """Return where a folder of the user's is."""
+    found = own(path)
+    if not found.is_dir():
+        raise DataError(f"{path}: is no folder; without a `table`, images are in folders named for their classes")
+    return found
+
+
+def _common(homes: list[Path], read: list[Columns], path: str) -> Path:
+    """Return the folder where the paths of all images begin; if it is not that of the first, paths get longer."""
+    if len(homes) == 1:
+        return homes[0]
+    common = Path(os.path.commonpath([home.absolute() for home in homes]))
+    for home, part in zip(homes, read, strict=True):
+        before = home.absolute().relative_to(common)
+        part[path] = [str(before / name) for name in part[path]]
+    return common
+
+
+def _require_inside(table: Path, home: Path, names: list[str]) -> None:
+    """Refuse paths that lead out of the folder by themselves; links are looked at when a file is opened."""
+    root = home.absolute()
+    inside = os.path.normpath(root).rstrip(os.sep) + os.sep
+    for number, name in enumerate(names, start=1):
+        if not os.path.normpath(root / name).startswith(inside):
+            raise DataError(
+                f"{table}: the path of image {number}, {name!r:.100}, leads out of the folder {home}; "
+                "if you trust the table, say outside = true"
+            )
 
 
 def _owners(clients: list[str], train: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

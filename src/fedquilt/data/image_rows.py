@@ -14,14 +14,20 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fedquilt.errors import ExampleError
+from fedquilt.data.files import open_file
+from fedquilt.data.inside import is_inside
+from fedquilt.errors import DataError, ExampleError
 
 
 class ImageRows:
-    """Images by number, through one split after the other; `splits` are names for messages, and columns not decoded."""
+    """Images by number, through one split after the other; `splits` are names for messages, and columns not decoded.
 
-    def __init__(self, column: str, splits: Sequence[tuple[str, Any]]) -> None:
+    Images that are files must lie in the folder `within`, if one is given.
+    """
+
+    def __init__(self, column: str, splits: Sequence[tuple[str, Any]], within: Path | None = None) -> None:
         """Note where the images are; none is read."""
+        self.within = within
         self.column = column
         self.splits = list(splits)
         self._ends = list(accumulate(len(split) for _, split in splits))
@@ -50,8 +56,16 @@ class ImageRows:
         if held["bytes"] is not None:
             return io.BytesIO(held["bytes"])
         try:
-            return Path(held["path"]).open("rb")
-        except (OSError, TypeError) as error:
+            path = Path(held["path"])
+            if self.within is not None and not is_inside(path, [self.within]):
+                raise ExampleError(
+                    f"{self.name(number)}: the image {path} is outside of {self.within}; if you trust the data set, say "
+                    "outside = true"
+                )
+            return open_file(path)
+        except ExampleError:
+            raise
+        except (OSError, TypeError, ValueError, DataError) as error:
             raise ExampleError(f"{self.name(number)}: the image {held['path']} cannot be opened: {error}") from None
 
     def _place(self, number: int) -> tuple[int, int]:

@@ -13,19 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from pydantic import Field
 from torch import Tensor
 
-from fedquilt.data.data import Augment, Data, Prepare, Split
+from fedquilt.data.data import Augment, Data, Prepare
 from fedquilt.data.image_cache import ImageCache, Pixels
+from fedquilt.data.memory import require_memory
 from fedquilt.data.random_crop import DRAWS, random_crop
 from fedquilt.data.scale import standardise
 from fedquilt.errors import DataError, ExampleError
@@ -35,6 +38,9 @@ Scale = Literal["imagenet", "symmetric", "unit"]
 
 Ahead = Annotated[int, Field(ge=0)]
 """Batches that are made ready while the model trains; 0: none."""
+
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
+"""What images may be; of several frames, the first is taken."""
 
 AT_ONCE = 64
 """Images that are evaluated at a time."""
@@ -78,6 +84,10 @@ class Images:
         self.scale = scale
         self.cache = None if cache is None else ImageCache.at(cache)
         self.shape = _shape(source) if size is None else (size, size, 3)
+        # As bytes and as numbers of four bytes.
+        require_memory(
+            f"size: {AT_ONCE} images of {self.shape[0]:,} × {self.shape[1]:,} pixels", 5 * AT_ONCE * prod(self.shape)
+        )
         if scale == "imagenet" and self.shape[2] == 1:
             raise DataError(
                 'scale: "imagenet" is for colours; for grey images take "unit" or "symmetric", or give a `size`'
@@ -142,13 +152,11 @@ def augmented(rows: Tensor, generator: np.random.Generator, images: Images) -> T
     return images.ready(rows, generator.random((len(rows), DRAWS)))
 
 
-def image_data(
-    name: str, images: Images, train: Split, test: Split, classes: int, augment: bool = True, ahead: int = 0
-) -> Data:
-    """Make a data set whose examples are numbers of images; those that stay as they are, are not augmented."""
+def image_data(data: Data, images: Images, augment: bool = True, ahead: int = 0) -> Data:
+    """Let a data set whose examples are numbers of images read them; those that stay as they are, are not augmented."""
     prepare: Prepare = partial(prepared, images=images)
     changed: Augment | None = partial(augmented, images=images) if augment and images.size else None
-    return Data(name, train, test, classes, prepare, changed, ahead=ahead, at_once=AT_ONCE)
+    return replace(data, prepare=prepare, augment=changed, ahead=ahead, at_once=AT_ONCE)
 
 
 def _shape(source: Source) -> tuple[int, int, int]:
@@ -176,7 +184,7 @@ def _decoded(source: Source, number: int, side: int) -> Pixels:
 def _opened(source: Source, number: int) -> Iterator[Image.Image]:
     """Open an image, of not too many pixels; what goes wrong with it inside is an ExampleError that names it."""
     try:
-        with source.open(number) as file, Image.open(file) as image:
+        with source.open(number) as file, _recognised(file) as image:
             if Image.MAX_IMAGE_PIXELS is not None and image.width * image.height > Image.MAX_IMAGE_PIXELS:
                 raise Image.DecompressionBombError
             yield image
@@ -187,9 +195,18 @@ def _opened(source: Source, number: int) -> Iterator[Image.Image]:
             f"{source.name(number)}: the image has more than {Image.MAX_IMAGE_PIXELS} pixels; make it smaller, or raise "
             "PIL.Image.MAX_IMAGE_PIXELS if you trust it"
         ) from None
+    except UnidentifiedImageError:
+        raise ExampleError(
+            f"{source.name(number)}: the image cannot be read: its content is damaged, or none of {', '.join(FORMATS)}"
+        ) from None
     except Exception as error:
         # What Pillow raises for a damaged image depends on the format, and on what is damaged.
         raise ExampleError(f"{source.name(number)}: the image cannot be read: {error}") from error
+
+
+def _recognised(file: BinaryIO) -> Image.Image:
+    """Open an image of a known format, by content: others are read by programs that Pillow starts (EPS), or seldom."""
+    return Image.open(file, formats=FORMATS)
 
 
 def _resized(pixels: Pixels, size: int, part: tuple[float, float, float, float]) -> Pixels:

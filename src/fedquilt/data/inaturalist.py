@@ -71,13 +71,14 @@ def inaturalist(
     home = folder_for("inaturalist")
     name = f"inaturalist {split}"
     advice = f"{IMAGE_SOURCE}; unpack it in {home}."
+    within = [home, home / IMAGES]  # which may be a link to another disk
     if source == "raw":
         names, train, test, classes = read_raw(split, examples, seed)
-        images = Images(ImageFiles(home, names, advice), size, scale, cache)
-        return image_data(name, images, train, test, classes, augment, ahead)
+        images = Images(ImageFiles(home, names, advice, within), size, scale, cache)
+        return image_data(Data(name, train, test, classes), images, augment, ahead)
     found = _published(split, check)
-    images = Images(ImageFiles(home, _located(home, found.images), advice), size, scale, cache)
-    data = image_data(name, images, found.train, found.test, found.classes, augment, ahead)
+    images = Images(ImageFiles(home, _located(home, found.images), advice, within), size, scale, cache)
+    data = image_data(Data(name, found.train, found.test, found.classes), images, augment, ahead)
     found.warn_if_different(name, COUNTS["inaturalist"][split])
     return data
 

@@ -11,7 +11,6 @@ left out before anything is counted, since they would belong to nobody. Which ex
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from fedquilt.core.rng import generator
 from fedquilt.data.by_hand import Wanted
 from fedquilt.data.data import Split
 from fedquilt.data.folders import find
+from fedquilt.data.json_file import read_json
 from fedquilt.errors import DataError
 from fedquilt.partition.cells import adaptive_cells, numbered_cells
 from fedquilt.partition.partition import Indices
@@ -110,7 +110,7 @@ WANTED = tuple(Wanted(_places(name), SOURCE, 'source = "raw"') for name in (TRAI
 def _annotated(name: str) -> _Annotated:
     path = _file(name)
     with _as_expected(path):
-        content = json.loads(path.read_bytes())
+        content = read_json(path)
         files = {int(image["id"]): str(image["file_name"]) for image in content["images"]}
         images = [int(note["image_id"]) for note in content["annotations"]]
         labels = np.array([int(note["category_id"]) for note in content["annotations"]], dtype=np.int64)
@@ -121,7 +121,7 @@ def _users_and_places(images: Sequence[int]) -> tuple[Indices, npt.NDArray[np.fl
     """Read the user and the place of images; −1 and NaN where they are not known."""
     path = _file(LOCATIONS)
     with _as_expected(path):
-        about = {int(entry["id"]): entry for entry in json.loads(path.read_bytes())}
+        about = {int(entry["id"]): entry for entry in read_json(path)}
         found = [about.get(image, _UNKNOWN) for image in images]
         users = [-1 if entry["user_id"] is None else int(entry["user_id"]) for entry in found]
         places = np.array([[entry["lat"], entry["lon"]] for entry in found], dtype=np.float64)
@@ -138,9 +138,5 @@ _UNKNOWN: dict[str, Any] = {"user_id": None, "lat": None, "lon": None}
 def _as_expected(path: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}: damaged: is not JSON: {error}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: is not a file of iNaturalist 2017: {type(error).__name__}: {error}") from None

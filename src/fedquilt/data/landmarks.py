@@ -78,8 +78,9 @@ def landmarks(
         f"{TOGETHER}/{image}.jpg" if together else f"{APART}/{'/'.join(image[:3])}/{image}.jpg" for image in images
     ]
     advice = f"{IMAGE_SOURCE}; unpack them in {home / APART}."
-    files = ImageFiles(home, names, advice)
-    return image_data(name, Images(files, size, scale, cache), train, test, classes, augment, ahead)
+    within = [home, home / TOGETHER, home / APART]  # which may be links to another disk
+    files = ImageFiles(home, names, advice, within)
+    return image_data(Data(name, train, test, classes), Images(files, size, scale, cache), augment, ahead)
 
 
 def _places(split: str, name: str) -> tuple[str, ...]:

@@ -25,7 +25,8 @@ from fedquilt.data.csv_file import NO_NAMES, NO_ROWS, csv_file
 from fedquilt.data.data import Split
 from fedquilt.data.folders import find
 from fedquilt.data.numbered import numbered
-from fedquilt.errors import DataError
+from fedquilt.data.packed import lines
+from fedquilt.errors import DataError, listed
 from fedquilt.partition.partition import Indices
 
 IMAGES, USERS, LANDMARKS, TESTED = 30, 10, 5, 10
@@ -119,19 +120,19 @@ def _clean() -> tuple[list[str], Indices]:
     images: list[str] = []
     landmarks: list[int] = []
     try:
-        with path.open(encoding="utf-8") as file:
-            first = file.readline().strip()
-            if not first:
-                raise DataError(f"{path}: {NO_NAMES}")
-            if first != "landmark_id,images":
-                raise DataError(f"{path}: its first line must be landmark_id,images")
-            # A landmark has more ids than Python's CSV reader takes in a field.
-            for line in file:
-                landmark, _, ids = line.strip().partition(",")
-                of_landmark = ids.split()
-                images += of_landmark
-                landmarks += [int(landmark)] * len(of_landmark)
-    except (OSError, ValueError) as error:
+        rows = (line.decode().strip() for line in lines(path))
+        first = next(rows, "")
+        if not first:
+            raise DataError(f"{path}: {NO_NAMES}")
+        if first != "landmark_id,images":
+            raise DataError(f"{path}: its first line must be landmark_id,images")
+        # A landmark has more ids than Python's CSV reader takes in a field.
+        for row in rows:
+            landmark, _, ids = row.partition(",")
+            of_landmark = ids.split()
+            images += of_landmark
+            landmarks += [int(landmark)] * len(of_landmark)
+    except ValueError as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     if not images:
         raise DataError(f"{path}: {NO_ROWS} that have images")
@@ -145,7 +146,7 @@ def _authors(images: list[str]) -> Indices:
     wanted = dict.fromkeys(images, "")
     with csv_file(path) as (header, lines):
         if not {"id", "author"} <= set(header):
-            raise DataError(f"{path}: has no columns 'id' and 'author'; its columns are {', '.join(header)}")
+            raise DataError(f"{path}: has no columns 'id' and 'author'; its columns are {listed(header)}")
         image, author = header.index("id"), header.index("author")
         for _, row in lines:
             if len(row) > max(image, author) and row[image] in wanted:

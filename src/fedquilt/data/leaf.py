@@ -7,7 +7,7 @@ or, before LEAF splits them, in `all_data`.
 
 from __future__ import annotations
 
-import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from fedquilt.arguments import Seed, Size
 from fedquilt.data.columns import Columns, Roles, Values, data_of_columns
 from fedquilt.data.data import Data
 from fedquilt.data.folders import own
+from fedquilt.data.json_file import read_json
 from fedquilt.data.leaf_letters import LETTERS, letters, next_letter
 from fedquilt.data.stratified import TestFraction
 from fedquilt.errors import DataError
@@ -40,7 +41,7 @@ def leaf(
     example, where it is to be another than in the files: `[1, 28, 28]` for FEMNIST. Examples are numbers, or, as for
     Shakespeare, texts of one length whose labels are the letters that come next: 80 classes, predicted at the last place.
 
-    >>> import tempfile
+    >>> import json, tempfile
     >>> one = {"users": ["mia"], "num_samples": [2], "user_data": {"mia": {"x": [[1, 2], [3, 4]], "y": [0, 1]}}}
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for part in ("train", "test"):
@@ -97,10 +98,7 @@ def read_leaf(folder: Path, shape: tuple[int, ...] | None) -> Columns:
 
 
 def _users(path: Path) -> list[tuple[str, Any]]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is not JSON: {error}") from None
+    content = read_json(path)
     kinds = {"users": list, "num_samples": list, "user_data": dict}
     for key, kind in kinds.items():
         if not isinstance(content, dict) or not isinstance(content.get(key), kind):
@@ -138,7 +136,7 @@ def _examples(source: str, held: dict[str, list[Any]], shape: tuple[int, ...] | 
     x = x.reshape(len(y), -1) if x.ndim == 1 else x
     if shape is None:
         return x.astype(np.float32), y
-    if x[:1].size != np.prod(shape) * len(x[:1]):
+    if x[:1].size != math.prod(shape) * len(x[:1]):
         raise DataError(f"{source}: examples of {x[:1].size} numbers, which have not the shape {list(shape)}")
     return x.astype(np.float32).reshape(-1, *shape), y
 

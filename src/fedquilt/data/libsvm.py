@@ -158,7 +158,7 @@ def libsvm(
         Split(torch.from_numpy(part.astype(np.float32)), torch.from_numpy(np.searchsorted(labels, of)).long())
         for part, of in zip(parts, (y, y_test), strict=True)
     )
-    return Data(set, train, test, classes=about.classes)
+    return Data(set, train, test, classes=about.classes, class_names=tuple(f"{label:g}" for label in labels))
 
 
 def read_part(name: str, part: Part, check: bool = True) -> tuple[Numbers, Numbers]:

@@ -32,6 +32,7 @@ from fedquilt.arguments import Seed, Size
 from fedquilt.core.loss import IGNORED
 from fedquilt.core.rng import generator
 from fedquilt.data.data import Data, Split
+from fedquilt.data.memory import require_memory
 from fedquilt.data.rows import files, rows
 from fedquilt.data.stratified import TestFraction
 from fedquilt.data.unrolled import AT_ONCE, to_indices, unrolled
@@ -44,6 +45,9 @@ FIRST_WORD = 2
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 CHUNK = 2**22
 """Words looked up at a time: a bound on memory."""
+
+CHECKED = 10_000
+"""After so many posts, or a post of more words, it is looked at how much memory they take."""
 
 
 class Posts(NamedTuple):
@@ -129,6 +133,9 @@ def read_posts(pairs: Iterable[tuple[Any, ...]], source: str) -> Posts:
             words.extend(map(known.__getitem__, found))
             sizes.append(len(found))
             authors.append(int.from_bytes(blake2b(name, digest_size=8).digest(), "little"))
+        if number % CHECKED == 0 or len(found) > CHECKED:
+            size = 6 * len(words) + 30 * len(sizes) + 150 * len(known)
+            require_memory(f"{source}: {len(sizes):,} posts of {len(words):,} words", size)
     if not sizes:
         raise DataError(f"{source}: has no posts with words in them")
     owners = np.unique(np.frombuffer(authors, dtype=np.uint64), return_inverse=True)[1]

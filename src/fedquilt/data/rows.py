@@ -5,22 +5,19 @@ JSON Lines is text with one object a line (`{"author": "a", "text": "Hello"}`), 
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import json
-import lzma
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from fedquilt.data.folders import own
-from fedquilt.data.packaged import installed
-from fedquilt.errors import DataError, MissingExtraError
+from fedquilt.data.json_file import parse_json
+from fedquilt.data.memory import allowed
+from fedquilt.data.packed import LINE_SHARE, lines
+from fedquilt.data.parquet_file import parquet_file, text_size
+from fedquilt.errors import DataError, listed
 
-OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 LINES = (".jsonl", ".ndjson")
-ENDINGS = (".parquet", *LINES, *(f"{kind}{packed}" for kind in LINES for packed in OPENERS))
+ENDINGS = (".parquet", *LINES, *(f"{kind}{packed}" for kind in LINES for packed in (".gz", ".bz2", ".xz")))
 BATCH = 2**13
 """Rows of a Parquet file read at a time."""
 
@@ -51,25 +48,13 @@ def rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         return
     if not path.name.endswith(ENDINGS):
         raise DataError(f"{path}: must end in one of {', '.join(ENDINGS)}")
-    try:
-        with _opened(path) as file:
-            for number, line in enumerate(file, start=1):
-                if not line.isspace():
-                    yield _of_line(f"{path}, line {number}", line, columns)
-    except (EOFError, OSError, UnicodeDecodeError, lzma.LZMAError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
+    for number, line in enumerate(lines(path), start=1):
+        if not line.isspace():
+            yield _of_line(f"{path}, line {number}", line, columns)
 
 
-def _opened(path: Path) -> IO[str]:
-    opener = OPENERS.get(path.suffix)
-    return path.open(encoding="utf-8") if opener is None else opener(path, "rt", encoding="utf-8")  # type: ignore[operator]
-
-
-def _of_line(place: str, line: str, columns: Sequence[str]) -> tuple[Any, ...]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{place}: is no JSON: {error}") from None
+def _of_line(place: str, line: bytes, columns: Sequence[str]) -> tuple[Any, ...]:
+    row = parse_json(place, line)
     if not isinstance(row, dict):
         raise DataError(f"{place}: must be an object with keys {', '.join(columns)}")
     for column in columns:
@@ -79,21 +64,23 @@ def _of_line(place: str, line: str, columns: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _of_parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    if not installed("pyarrow"):
-        raise MissingExtraError(f"{path}: Parquet", "tables")
-    import pyarrow
-    import pyarrow.parquet
+    with parquet_file(path, columns) as file:
+        for column in columns:
+            if column not in file.schema_arrow.names:
+                raise DataError(f"{path}: {_missing(column, file.schema_arrow.names)}")
+        mean = text_size(file, columns) // max(file.metadata.num_rows, 1) + 1
+        batch_size = max(1, min(BATCH, allowed() // LINE_SHARE // mean))
+        for batch in file.iter_batches(batch_size=batch_size, columns=list(columns)):
+            yield from zip(*(_values(batch.column(column)) for column in columns), strict=True)
 
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            for column in columns:
-                if column not in file.schema_arrow.names:
-                    raise DataError(f"{path}: {_missing(column, file.schema_arrow.names)}")
-            for batch in file.iter_batches(batch_size=BATCH, columns=list(columns)):
-                yield from zip(*(batch.column(column).to_pylist() for column in columns), strict=True)
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
+
+def _values(column: Any) -> list[Any]:
+    """Return a column's values; those of a dictionary are shared, since one long text may stand in every row."""
+    if not hasattr(column, "dictionary"):
+        return list(column.to_pylist())
+    known = column.dictionary.to_pylist()
+    return [None if place is None else known[place] for place in column.indices.to_pylist()]
 
 
 def _missing(column: str, there: Any) -> str:
-    return f"has no column '{column}'; there are: {', '.join(map(str, there)) or 'none'}"
+    return f"has no column '{column}'; there are: {listed([str(name) for name in there]) or 'none'}"

@@ -25,7 +25,6 @@ not recognised, in the script and here: those with numbers and signs ("1. Watch.
 
 from __future__ import annotations
 
-import lzma
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -40,6 +39,7 @@ from fedquilt.data.by_hand import Wanted, by_hand
 from fedquilt.data.data import Data, Split
 from fedquilt.data.digest import require_digest
 from fedquilt.data.folders import find
+from fedquilt.data.packed import read_unpacked
 from fedquilt.data.unrolled import to_indices, unrolled
 from fedquilt.errors import DataError
 from fedquilt.registry import datasets
@@ -111,11 +111,7 @@ def by_role(chosen: list[Role], unroll: int, path: Path) -> Data:
 def read_text(digest: str | None) -> tuple[str, Path]:
     """Read the text, packed or not; without a digest it is not checked for one. A character is a byte."""
     path = find(*PLACES, source=SOURCE)
-    try:
-        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-    except (lzma.LZMAError, EOFError, OSError) as error:
-        raise DataError(f"{path}: cannot be read: {error}; fetch it again") from error
+    content = read_unpacked(path, LARGEST)
     if not content:
         raise DataError(f"{path}: is empty; fetch it again")
     require_digest(path, content, digest)

@@ -26,6 +26,7 @@ from fedquilt.data.federated_hdf5 import Clients, opened
 from fedquilt.data.folders import find
 from fedquilt.data.memory import require_memory
 from fedquilt.data.numbered import number_clients
+from fedquilt.data.packed import lines
 from fedquilt.data.unrolled import AT_ONCE, to_indices, unrolled
 from fedquilt.errors import DataError
 from fedquilt.partition.partition import Indices
@@ -94,13 +95,13 @@ def read_vocabulary(path: Path, count: int) -> dict[str, int]:
     """Read the first words of a file with a word and its count a line, and number them from 1."""
     known: dict[str, int] = {}
     try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(itertools.islice(file, count), start=1):
-                parts = line.split()
-                if len(parts) != 2 or not parts[1].isdecimal() or parts[0] in known:
-                    raise DataError(f"{path}, line {number}: must be a new word and its count, got {line[:60]!r}")
-                known[parts[0]] = number
-    except (OSError, UnicodeDecodeError) as error:
+        for number, line in enumerate(itertools.islice(lines(path), count), start=1):
+            text = line.decode()
+            parts = text.split()
+            if len(parts) != 2 or not parts[1].isdecimal() or parts[0] in known:
+                raise DataError(f"{path}, line {number}: must be a new word and its count, got {text[:60]!r}")
+            known[parts[0]] = number
+    except UnicodeDecodeError as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
     if len(known) < count:
         raise DataError(f"{path}: has {len(known)} words, but vocabulary = {count}")

@@ -6,6 +6,7 @@ more rows or columns than its data set has.
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def read_svmlight(path: Path, rows: int, columns: int, limit: int = 2**26) -> tu
     (array([[0.5, 0. , 2. ],
            [0. , 0.1, 0. ]]), array([ 1., -1.]))
     """
-    lines = read_unpacked(path, limit).split(b"\n")
+    lines = io.BytesIO(read_unpacked(path, limit))
     numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     if len(numbered) != rows:
         raise DataError(f"{path}: {len(numbered)} examples, expected {rows}")
@@ -42,7 +43,7 @@ def read_svmlight(path: Path, rows: int, columns: int, limit: int = 2**26) -> tu
     for row, (number, line) in enumerate(numbered):
         parts = _LINE.fullmatch(line)
         if parts is None:
-            start = line[:40].decode(errors="replace")
+            start = line[:40].decode(errors="replace").rstrip("\n")
             raise DataError(f"{path}: line {number}: expected `label index:value …`, got {start!r}")
         pairs = parts[2].replace(b":", b" ").split()
         places = np.array(pairs[::2], dtype=np.int64)

@@ -56,6 +56,8 @@ def synthetic(
     """
     likely = clients * (minimum + USUAL)
     require_memory(f"synthetic: about {likely:,} examples", likely * features * 4)
+    require_memory(f"synthetic: {clients:,} clients", clients * 100)
+    require_memory(f"synthetic: {features:,} features and {classes:,} classes", features * classes * 8)
     trained = np.array([_size(seed, k, minimum) for k in range(clients)])
     tested = np.ceil(trained * test_fraction / (1 - test_fraction)).astype(np.int64)
     sizes = trained + tested

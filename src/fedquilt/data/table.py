@@ -15,13 +15,13 @@ from fedquilt.data.csv_file import Lines, csv_file
 from fedquilt.data.data import Data
 from fedquilt.data.folders import own
 from fedquilt.data.memory import require_memory
-from fedquilt.data.packaged import installed
+from fedquilt.data.parquet_file import parquet_file, text_size
 from fedquilt.data.stratified import TestFraction
-from fedquilt.errors import DataError, MissingExtraError
+from fedquilt.errors import DataError
 from fedquilt.registry import datasets
 
-_ROWS = 50_000
-"""Rows of a CSV file that are turned into numbers at once."""
+_VALUES = 1_000_000
+"""Values of a CSV file that are turned into numbers at once: as many rows as have so many."""
 
 _LONGEST = 1_000
 """Characters of a label's or client's name: in an array of text, all names take the room of the longest."""
@@ -75,19 +75,25 @@ def read_table_file(path: Path, roles: Roles) -> Columns:
 
 def _read_csv(path: Path, roles: Roles, delimiter: str) -> Columns:
     with csv_file(path, delimiter, strict=True) as (header, lines):
-        if len(set(header)) < len(header):
+        place_of = {name: place for place, name in enumerate(header)}
+        if len(place_of) < len(header):
             raise DataError(f"{path}: two columns have the same name")
         inputs = roles.inputs(str(path), header)
-        numbers = [header.index(name) for name in (*inputs, *roles.places)]
-        texts = [header.index(name) for name in roles.names]
+        numbers = [place_of[name] for name in (*inputs, *roles.places)]
+        texts = [place_of[name] for name in roles.names]
         blocks: list[npt.NDArray[np.float64]] = []
         names: list[list[npt.NDArray[np.str_]]] = [[] for _ in texts]
         ends: list[npt.NDArray[np.int64]] = []
+        rows = 0
         for block in _blocks(path, lines, len(header)):
+            rows += len(block)
+            require_memory(f"{path}: {rows:,} rows of {len(header):,} columns", rows * _row_size(len(inputs), roles))
             ends.append(np.array([line for line, _ in block], dtype=np.int64))
             blocks.append(_numbers(path, block, numbers, header))
             for held, place in zip(names, texts, strict=True):
                 held.append(_texts(path, block, place, header[place]))
+    width = sum(max(block.itemsize for block in held) for held in names)
+    require_memory(f"{path}: {rows:,} rows, with the longest of their names in each", 2 * rows * width)
     values = np.concatenate(blocks)
     places = values[:, len(inputs) :] if roles.places else None
     columns = {name: np.concatenate(held) for name, held in zip(roles.names, names, strict=True)}
@@ -101,7 +107,7 @@ def _blocks(path: Path, lines: Lines, columns: int) -> Iterator[list[tuple[int, 
         if len(row) != columns:
             raise DataError(f"{path}: line {line}: {len(row)} values, but the first line names {columns}")
         block.append((line, row))
-        if len(block) == _ROWS:
+        if len(block) * columns >= _VALUES:
             yield block
             block = []
     if block:
@@ -140,22 +146,15 @@ def _number(path: Path, line: int, name: str, text: str) -> None:
 
 
 def _read_parquet(path: Path, roles: Roles) -> Columns:
-    if not installed("pyarrow"):
-        raise MissingExtraError(f"{path}: reading Parquet", "tables")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            inputs = roles.inputs(str(path), file.schema_arrow.names)
-            wanted = [*inputs, *roles.places, *roles.names]
-            rows = file.metadata.num_rows
-            require_memory(f"{path}: {rows:,} rows of {len(wanted)} columns", rows * len(wanted) * 8)
-            read = file.read(columns=wanted)
+    with parquet_file(path, roles.names) as file:
+        inputs = roles.inputs(str(path), file.schema_arrow.names)
+        wanted = [*inputs, *roles.places, *roles.names]
+        rows = file.metadata.num_rows
+        size = rows * _row_size(len(inputs), roles)
+        require_memory(f"{path}: {rows:,} rows of {len(wanted)} columns", size + text_size(file, wanted))
+        read = file.read(columns=wanted)
         numbers = {name: _column(path, read, name, numeric=True) for name in (*inputs, *roles.places)}
         columns = {name: _column(path, read, name, numeric=False) for name in roles.names}
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
     x = np.column_stack([numbers[name] for name in inputs])
     places = np.column_stack([numbers[name] for name in roles.places]) if roles.places else None
     return _checked(Columns(str(path), x, columns, places), roles)
@@ -166,13 +165,29 @@ def _column(path: Path, read: Any, name: str, numeric: bool) -> Values:
     if column.null_count:
         row = column.is_null().to_pylist().index(True) + 1
         raise DataError(f"{path}: row {row}, column '{name}': is empty")
-    values = np.asarray(column.to_numpy())
+    values = _values(column)
     for row, value in enumerate(values if values.dtype.kind == "O" and not numeric else (), start=1):
         if isinstance(value, str | bytes) and len(value) > _LONGEST:
             raise DataError(f"{path}: row {row}, column '{name}': {_too_long(value)}")
     if numeric and values.dtype.kind not in "biuf":
         raise DataError(f"{path}: column '{name}': holds {column.type}, not numbers")
     return values.astype(np.float64) if numeric else values
+
+
+def _values(column: Any) -> Values:
+    """Return a column as an array; the values of a dictionary are shared, not copied for every row."""
+    chunks = column.chunks
+    if not chunks or not hasattr(chunks[0], "dictionary"):
+        return np.asarray(column.to_numpy())
+    known = [np.asarray(chunk.dictionary.to_numpy(zero_copy_only=False)) for chunk in chunks]
+    return np.concatenate(
+        [values[chunk.indices.to_numpy(zero_copy_only=False)] for values, chunk in zip(known, chunks, strict=True)]
+    )
+
+
+def _row_size(inputs: int, roles: Roles) -> int:
+    """Return how many bytes of memory a row takes while a table is read."""
+    return 36 * (inputs + len(roles.places)) + 130 * len(roles.names)
 
 
 def _checked(columns: Columns, roles: Roles) -> Columns:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedquilt.core.loss import IGNORED
+from fedquilt.data.memory import require_memory
 from fedquilt.partition.partition import Indices
 
 BLOCK = 2**16
@@ -46,7 +47,9 @@ def unrolled(
     rows = -(-(sizes + (end is not None)) // length)
     starts = _before(rows) * length
     dtype = np.int16 if vocabulary <= 2**15 else np.int32
-    x = np.full(int(rows.sum()) * length, begin, dtype=dtype)
+    total = int(rows.sum())
+    require_memory(f"{total:,} examples of {length:,} places", 2 * total * length * np.dtype(dtype).itemsize)
+    x = np.full(total * length, begin, dtype=dtype)
     y = np.full(len(x), IGNORED, dtype=dtype)
     for block in range(0, len(sizes), BLOCK):
         some = slice(block, block + BLOCK)

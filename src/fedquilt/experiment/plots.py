@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
+LISTED, COLUMN, TICKS = 52, 13, 14
+"""Classes that a picture lists one by one, how many in a column, and how many of more classes are named on a scale."""
+
 SHOWN = 100
 """Clients shown in the picture of who holds what; of more, as many are taken at even distances."""
 
@@ -33,7 +36,8 @@ def draw_run(folder: Path, history: History, federation: Federation) -> None:
         draw_fares(folder / "own.png", {federation.algorithm.name: accuracies})
     labels = federation.data.train.y.numpy()
     if labels.ndim == 1 and federation.data.classes and not federation.algorithm.pooled:
-        draw_clients(folder / "clients.png", federation.partition, labels, federation.data.classes)
+        data = federation.data
+        draw_clients(folder / "clients.png", federation.partition, labels, data.classes, data.class_name)
 
 
 def draw_curves(path: Path, histories: Mapping[str, History], target: float | None = None) -> None:
@@ -98,14 +102,24 @@ def _own_curve(axes: Axes, name: str, history: History, beside: Line2D, marker: 
         axes.plot(rounds, values, f":{marker}", label=label, linewidth=1.2, color=color, markerfacecolor="white")
 
 
-def draw_clients(path: Path, partition: Partition, labels: npt.NDArray[np.int64], classes: int) -> None:
+def draw_clients(
+    path: Path,
+    partition: Partition,
+    labels: npt.NDArray[np.int64],
+    classes: int,
+    name_of: Callable[[int], str] = str,
+) -> None:
     """Save one bar a client, coloured by class: its shares of the classes (as Hsu 2019's Figure 1), and its size."""
     counts = shown(partition).class_counts(labels, classes)
     every = f"{len(counts):,} of {len(partition):,} clients" if len(counts) < len(partition) else "clients"
     sizes = counts.sum(axis=1)
     shares = counts / sizes[:, None]
     order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
-    figure, (upper, lower) = new_figure(2, (9.0, 4.2), rows=True)
+    listed = [name_of(number) for number in range(classes)] if classes <= LISTED else []
+    beyond = sum(
+        0.5 + 0.065 * max(map(len, listed[first : first + COLUMN])) for first in range(COLUMN, len(listed), COLUMN)
+    )
+    figure, (upper, lower) = new_figure(2, (9.0 + beyond, 4.2), rows=True)
     palette = class_colors(classes)
     places = np.arange(len(counts))
     stack_bars(upper, 100 * shares[order], palette)
@@ -116,8 +130,10 @@ def draw_clients(path: Path, partition: Partition, labels: npt.NDArray[np.int64]
     )
     if sizes.max() > 30 * sizes.min():
         lower.set_yscale("log")
-    if classes <= 10:
-        _class_legend(upper, palette[:classes])
+    if listed:
+        _class_legend(upper, palette, listed)
+    else:
+        _class_scale(figure, [upper, lower], palette, name_of)
     for axes in (upper, lower):
         plain(axes, grid=False)
     save(figure, path)
@@ -144,11 +160,38 @@ def stack_bars(axes: Axes, shares: npt.NDArray[np.float64], palette: npt.NDArray
     axes.add_collection(PolyCollection(list(corners), facecolors=palette[label], edgecolors="white", linewidths=width))
 
 
-def _class_legend(axes: Axes, palette: npt.NDArray[np.float64]) -> None:
+def _class_legend(axes: Axes, palette: npt.NDArray[np.float64], names: Sequence[str]) -> None:
+    """List the classes beside the axes, in as many columns as that takes."""
     from matplotlib.patches import Patch
 
-    patches = [Patch(color=color, label=str(label)) for label, color in enumerate(palette)]
-    axes.legend(handles=patches, title="class", frameon=False, fontsize=8, bbox_to_anchor=(1.0, 1.02), loc="upper left")
+    patches = [Patch(color=color, label=f"class {label}") for label, color in enumerate(palette[: len(names)])]
+    legend = axes.legend(
+        handles=patches,
+        title="class",
+        frameon=False,
+        fontsize=8,
+        bbox_to_anchor=(1.0, 1.02),
+        loc="upper left",
+        ncols=-(-len(names) // COLUMN),
+        columnspacing=1.0,
+    )
+    # Set afterwards: a legend leaves out names that begin with an underscore, and reads dollar signs as formulas.
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set(text=name, parse_math=False)
+
+
+def _class_scale(
+    figure: Figure, axes: list[Axes], palette: npt.NDArray[np.float64], name_of: Callable[[int], str]
+) -> None:
+    """Show the colours of many classes as a scale, on which some are named, at even distances."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+
+    scale = ScalarMappable(Normalize(-0.5, len(palette) - 0.5), ListedColormap(palette))
+    ticks = np.linspace(0, len(palette) - 1, TICKS).round().astype(int).tolist()
+    bar = figure.colorbar(scale, ax=axes, ticks=ticks, fraction=0.03, pad=0.02)
+    bar.ax.set_title("class", fontsize=8)
+    bar.ax.set_yticklabels([name_of(number) for number in ticks], fontsize=8, parse_math=False)
 
 
 def new_figure(count: int, size: tuple[float, float], rows: bool = False) -> tuple[Figure, list[Axes]]:

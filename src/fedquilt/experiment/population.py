@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedquilt.data.data import Data
 from fedquilt.experiment.build import build_population
 from fedquilt.experiment.checkpoint import write_whole
@@ -29,15 +31,27 @@ class Inspection:
     advice: list[Advice]
     files: list[Path]
 
+    def class_examples(self) -> list[int]:
+        """Return how many examples of every class all clients hold together."""
+        labels = self.data.train.y.numpy()[self.partition.indices]
+        return [int(count) for count in np.bincount(labels, minlength=self.data.classes)]
+
     def about(self) -> dict[str, Any]:
         """Return what there is to say, as JSON has it."""
         return {
             "data": self.data.name,
             **self.skew.summary(),
+            **self._classes(),
             "own_tests": self.partition.test is not None,
             "advice": [asdict(line) for line in self.advice],
             "files": [str(file) for file in self.files],
         }
+
+    def _classes(self) -> dict[str, Any]:
+        if self.data.class_names is None:
+            return {}
+        pairs = zip(self.data.class_names, self.class_examples(), strict=True)
+        return {"class_examples": [{"class": name, "examples": count} for name, count in pairs]}
 
 
 def inspect_partition(

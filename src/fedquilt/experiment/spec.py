@@ -33,7 +33,7 @@ from fedquilt.experiment.imports import imported
 from fedquilt.experiment.toml import Table, parse, read_text, require_plain
 from fedquilt.paths import expanded
 from fedquilt.registry import Registry
-from fedquilt.text import listed, short, visible
+from fedquilt.text import joined, short, visible
 
 REGISTRIES: dict[str, Registry] = {
     "data": registry.datasets,
@@ -420,7 +420,7 @@ def _checked(function: Callable[..., object], arguments: Table, source: str, tab
         return check(function, arguments, GIVEN.get(table.partition(" ")[0], frozenset()))
     except ArgumentError as error:
         lines = [f"{source}: [{table}] {problem.key}: {problem.message}" for problem in error.problems]
-        raise SpecError(listed(lines)) from None
+        raise SpecError(joined(lines)) from None
 
 
 def _in_toml(value: object) -> bool:

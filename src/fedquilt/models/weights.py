@@ -15,14 +15,15 @@ import torch
 from torch import nn
 
 from fedquilt.core.params import Tensors
+from fedquilt.data.files import require_regular
 from fedquilt.errors import DataError
 
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """What batch normalisation keeps besides its weights."""
 
-FLOATS = ("F64", "F32", "F16", "BF16")
-WHOLE_NUMBERS = ("I64", "I32", "I16", "I8", "U8", "BOOL")
-"""Types of a file's values that are taken: PyTorch computes nothing with others, such as those of 8 bits."""
+FLOATING = ("F32", "F64", "F16", "BF16")
+WHOLE = ("I64", "I32", "I16", "I8", "U8", "BOOL")
+"""How numbers may be stored, as safetensors calls it; others, such as F8_E4M3, are converted before."""
 
 LISTED = 8
 """Names that a message lists; of more, it says how many."""
@@ -77,6 +78,7 @@ def _part(shapes: dict[str, tuple[int, ...]], part: str) -> dict[str, tuple[int,
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
+        require_regular(path)
         with safetensors.safe_open(path, framework="pt") as file:
             yield file
     except FileNotFoundError:
@@ -106,9 +108,10 @@ def _problems(own: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> list
         if shape != tuple(own[name].shape)
     ]
     kinds = [
-        f"{name} is {stored[name].get_dtype()}, where the model has {own[name].dtype}"
+        f"{name} is {stored[name].get_dtype()}, where the model has {own[name].dtype}, which is read from "
+        f"{', '.join(FLOATING if own[name].is_floating_point() else WHOLE)}; convert it"
         for name in shapes
-        if stored[name].get_dtype() not in (FLOATS if own[name].is_floating_point() else WHOLE_NUMBERS)
+        if stored[name].get_dtype() not in (FLOATING if own[name].is_floating_point() else WHOLE)
     ]
     problems = [f"it lacks {_listed(missing)}"] if missing else []
     problems += [f"it has {_listed(over)}, which the model lacks"] if over else []

@@ -19,7 +19,9 @@ import numpy.typing as npt
 
 from fedquilt.core.noise import Noise
 from fedquilt.data.data import Data
+from fedquilt.data.files import open_file
 from fedquilt.data.folders import own
+from fedquilt.data.memory import require_memory
 from fedquilt.errors import DataError
 from fedquilt.partition.labels import Labels
 from fedquilt.partition.partition import Indices, Partition, small
@@ -137,8 +139,9 @@ def _partition(
 
 def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_file(path) as content, zipfile.ZipFile(content) as archive:
             arrays: Arrays = {}
+            require_memory(str(path), 2 * path.stat().st_size)
             if {member.filename for member in archive.infolist()} - NAMES or len(archive.infolist()) > len(NAMES):
                 raise DataError(f"{path}: is no partition: it holds other things")
             for member in archive.infolist():
