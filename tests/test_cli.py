@@ -19,6 +19,7 @@ from rich.console import Console
 import fedquilt
 from fedquilt import cli, registry
 from fedquilt.errors import WorkerError
+from fedquilt.experiment.sealed import sealed_json, sealed_text
 from fedquilt.metrics.curves import History
 from fedquilt.progress import Lines, Live, Pace, watcher
 
@@ -184,7 +185,9 @@ def test_longer_run_equals_one_of_that_length(command: Command) -> None:
 
 def _curve(folder: str) -> list[dict[str, object]]:
     lines = (Path(folder) / "metrics.jsonl").read_text().splitlines()
-    return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
+    return [
+        {key: value for key, value in json.loads(line).items() if key not in ("seconds", "check")} for line in lines
+    ]
 
 
 @pytest.mark.usefixtures("no_plots")
@@ -248,7 +251,7 @@ def test_show_json_is_json_that_every_reader_takes(command: Command) -> None:
 def test_show_of_an_interrupted_run_says_how_to_go_on(command: Command) -> None:
     command("run", "spec.toml")
     spec = Path("runs/spec/spec.toml")
-    spec.write_text(spec.read_text().replace("rounds = 2", "rounds = 9"))
+    spec.write_text(sealed_text(spec.read_text().replace("rounds = 2", "rounds = 9").partition("# check")[0]))
     answer = command("show", "runs/spec")
     assert "interrupted" in answer.out
     assert "fedquilt resume runs/spec" in answer.out
@@ -260,7 +263,8 @@ def test_show_names_reasons_as_they_are(command: Command) -> None:
     path = Path("runs/spec/metrics.jsonl")
     first, second = path.read_text().splitlines()
     faulty = json.loads(second) | {"dropped": [{"client": 1, "reason": "no [/such] thing"}], "applied": False}
-    path.write_text(f"{first}\n{json.dumps(faulty)}\n")
+    del faulty["check"]
+    path.write_text(f"{first}\n{sealed_json(faulty)}")
     out = command("show", "runs/spec").out
     assert "1 client, 1 round without an update" in out
     assert "no [/such] thing" in out

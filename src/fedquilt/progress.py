@@ -124,14 +124,14 @@ class Live:
 
     def begin(self, history: History, last: int) -> None:
         """Show the bars."""
-        self._pace = Pace(len(history), last)
+        self._pace = Pace(history.last, last)
         self._newest = history.newest or {"accuracy": None, "loss": None}
         self._best = history.best[1] if history.best else None
         self._dropped = sum(len(record["dropped"]) for record in history)
         bar = (BarColumn(bar_width=20),) if self._console.width >= 100 else ()
         columns = (TextColumn("{task.description}"), *bar, TextColumn("{task.fields[text]}"))
         self._progress = Progress(*columns, console=self._console, auto_refresh=False)
-        self._rounds: TaskID = self._progress.add_task(escape(self._title), total=last, completed=len(history), text="")
+        self._rounds: TaskID = self._progress.add_task(escape(self._title), total=last, completed=history.last, text="")
         self._clients: TaskID = self._progress.add_task("  clients", total=1, text="")
         self._progress.start()
         self._refresh(force=True)
@@ -184,8 +184,8 @@ class Lines:
 
     def begin(self, history: History, last: int) -> None:
         """Say that training begins or goes on."""
-        self._pace = Pace(len(history), last)
-        how = f"goes on after round {len(history)}" if len(history) else "begins"
+        self._pace = Pace(history.last, last)
+        how = f"goes on after round {history.last}" if history.last else "begins"
         self._print(f"{self._title}: {how}, {counted(last, 'round')} in all")
 
     def heard(self, clients: int, total: int) -> None:

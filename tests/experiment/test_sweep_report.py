@@ -15,6 +15,7 @@ from fedquilt.experiment import plots
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.report import HEADER
 from fedquilt.experiment.run import run
+from fedquilt.experiment.sealed import sealed_json, sealed_text
 from fedquilt.experiment.sweep import Point, Sweep
 from fedquilt.metrics.curves import History, rounds_to
 
@@ -229,9 +230,9 @@ def recorded(tmp_path: Path) -> Callable[..., Path]:
     ) -> Path:
         path = tmp_path / name
         (path / "checkpoints").mkdir(parents=True)
-        (path / "spec.toml").write_text(spec)
-        lines = [json.dumps(record(number, value)) for number, value in enumerate(accuracies, start=1)]
-        (path / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
+        (path / "spec.toml").write_text(sealed_text(spec))
+        lines = [sealed_json(record(number, value)) for number, value in enumerate(accuracies, start=1)]
+        (path / "metrics.jsonl").write_text("".join(lines))
         return path
 
     return make
@@ -334,10 +335,10 @@ def test_report_of_what_is_no_run(tmp_path: Path) -> None:
 
 def test_summary_counts_who_was_left_out(recorded: Callable[..., Path]) -> None:
     path = recorded("faulty", 0.2, 0.3)
-    first, second = (json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines())
+    first, second = record(1, 0.2), record(2, 0.3)
     first["dropped"] = [{"client": 3, "reason": "the update has NaN"}, {"client": 4, "reason": "the update has NaN"}]
     second |= {"dropped": [{"client": 1, "reason": "OSError: gone"}], "applied": False}
-    (path / "metrics.jsonl").write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
+    (path / "metrics.jsonl").write_text(sealed_json(first) + sealed_json(second))
     about = fedquilt.summary(path)
     assert about["left_out"] == {
         "clients": 3,
@@ -350,7 +351,7 @@ def test_summary_counts_who_was_left_out(recorded: Callable[..., Path]) -> None:
 
 def test_summary_of_a_damaged_spec(recorded: Callable[..., Path]) -> None:
     path = recorded("torn", 0.2, spec="[run]\nroun\n")
-    with pytest.raises(RunError, match=r"torn/spec\.toml: is damaged: .*line 2"):
+    with pytest.raises(RunError, match=r"torn/spec\.toml: is damaged, or was changed by hand: .*line 2"):
         fedquilt.summary(path)
 
 

@@ -49,8 +49,10 @@ def work(
     greet: bool,
 ) -> None:
     """Do tasks until the pipe closes or the parent dies; with `greet`, as spawned ones, say first that work can begin."""
-    # Ctrl-C reaches the whole group: the parent decides what becomes of it.
+    # Ctrl-C and a lost connection reach the whole group: the parent decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     keep_freed_memory()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
