@@ -21,6 +21,8 @@ def main() -> None:
         interrupts.hold()
         print("Interrupted before anything began: nothing was started, and nothing saved.", file=sys.stderr)
         sys.exit(130)
+    finally:
+        interrupts.ignore(*interrupts.SIGNALS)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,13 @@ def taken(*signals: signal.Signals) -> Iterator[None]:
             _State.taken = False
 
 
+def ignore(*signals: signal.Signals) -> None:
+    """Ignore what was taken, at the very end of a process: Python itself would let it be killed while it closes down."""
+    for each in signals:
+        if signal.getsignal(each) is _handle:
+            signal.signal(each, signal.SIG_IGN)
+
+
 @contextmanager
 def allowed() -> Iterator[None]:
     """Let signals raise KeyboardInterrupt here; whoever catches it calls `hold()` first."""

@@ -112,7 +112,7 @@ def _read(folder: Path) -> Contents:
         if saved is not None
     ]
     fares = _or_damage(folder / FARES, read_fares, damage)
-    error = _or_damage(folder / ERROR, lambda content: unsealed_text(content)[0].strip(), damage)
+    error = _or_damage(folder / ERROR, lambda content: unsealed_text(content).strip(), damage)
     _or_damage(folder / ENVIRONMENT, lambda content: unsealed_json(content, indent=2), damage)
     if (folder / PARTITION).exists():
         try:
@@ -169,10 +169,14 @@ def _unchecked(path: Path) -> bool:
 
 
 def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
+    content, checked = path.read_bytes(), True
     try:
-        text, checked = unsealed_text(path.read_bytes())
+        try:
+            text = unsealed_text(content)
+        except UncheckedError:
+            text, checked = content.decode(), False
         tables = tomllib.loads(text)
-    except (DamagedError, tomllib.TOMLDecodeError, RecursionError, ValueError) as why:
+    except (ValueError, RecursionError) as why:  # damage, or not TOML
         raise RunError(
             f"{path}: is damaged, or was changed by hand: {why}. If you changed it on purpose, delete its line "
             f"`# check: …` and go on; otherwise put a good copy back. {still_good}"

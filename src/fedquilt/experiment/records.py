@@ -32,6 +32,10 @@ def _is_group(entry: dict[str, Any]) -> dict[str, Any]:
 LeftOut = Annotated[dict[str, Any], AfterValidator(_names_client)]
 Group = Annotated[dict[str, Any], AfterValidator(_is_group)]
 
+# What a record without the key is taken to have: a key that is there is never null.
+EMPTY: list[Any] = []
+NO_METRICS: Metrics = {}
+
 
 def _record(
     round: Number,  # noqa: A002 - the keys of a record
@@ -44,16 +48,16 @@ def _record(
     bytes_up: Whole,
     train_loss: Finite | None = None,
     local_loss: float | None = None,
-    clients: list[Whole] | None = None,
+    clients: list[Whole] = EMPTY,
     steps: Whole = 0,
     examples: Whole = 0,
-    absent: list[LeftOut] | None = None,
+    absent: list[LeftOut] = EMPTY,
     simulated_seconds: NonNegative = 0.0,
-    metrics: Metrics | None = None,
+    metrics: Metrics = NO_METRICS,
     own_accuracy: Finite | None = None,
     own_accuracy_worst_tenth: Finite | None = None,
-    own_accuracy_quantiles: Annotated[list[Finite], Field(min_length=7, max_length=7)] | None = None,
-    groups: list[Group] | None = None,
+    own_accuracy_quantiles: Annotated[list[Finite], Field(min_length=7, max_length=7)] = EMPTY,
+    groups: list[Group] = EMPTY,
     conflict_rate: Finite | None = None,
     divergence: Metrics | None = None,
     excess_risk: Metrics | None = None,

@@ -70,13 +70,14 @@ def sealed_text(text: str) -> str:
     return f"{whole}{MARK}{_digest(whole)}{HINT}\n"
 
 
-def unsealed_text(content: bytes) -> tuple[str, bool]:
-    """Read what `sealed_text` wrote, or raise a DamagedError; say too whether it carries a check.
+def unsealed_text(content: bytes) -> str:
+    """Read what `sealed_text` wrote, without the check, or raise a DamagedError.
 
     >>> unsealed_text(sealed_text("rounds = 2").encode())
-    ('rounds = 2\\n', True)
+    'rounds = 2\\n'
     >>> unsealed_text(b"rounds = 3")
-    ('rounds = 3', False)
+    Traceback (most recent call last):
+    fedquilt.experiment.sealed.UncheckedError: it carries no check
     """
     try:
         text = content.decode("utf-8")
@@ -84,10 +85,10 @@ def unsealed_text(content: bytes) -> tuple[str, bool]:
         raise DamagedError(f"it is not text in UTF-8 (byte {error.start})") from None
     body, mark, _ = text.rpartition(MARK)
     if not mark:
-        return text, False
+        raise UncheckedError
     if sealed_text(body) != text:
         raise DamagedError("its check does not match")
-    return body, True
+    return body
 
 
 def _digest(text: str) -> str:
