@@ -524,6 +524,46 @@ def test_warnings_are_one_line(command: Command) -> None:
     assert answer.err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("no_plots")
+def test_damage_is_said_and_a_run_is_begun_again_only_if_asked(command: Command) -> None:
+    command("run", "spec.toml", "--set", "run.rounds=4", "--set", "run.checkpoint_seconds=0.0")
+    before = digest("runs/spec")
+    for path in Path("runs/spec/checkpoints").iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    with warnings.catch_warnings(action="default"):
+        refused, exported = command("resume", "runs/spec"), command("export", "runs/spec", "model.safetensors")
+        evaluated, again = command("evaluate", "runs/spec"), command("resume", "runs/spec", "--from-start")
+    assert refused.code == exported.code == evaluated.code == 2
+    assert "error: runs/spec: cannot go on: no good checkpoint is left" in refused.err
+    assert "`fedquilt resume runs/spec --from-start`" in refused.err
+    assert "error: runs/spec: has no good checkpoint" in exported.err
+    assert "error: runs/spec: has no good checkpoint" in evaluated.err
+    assert (again.code, digest("runs/spec")) == (0, before)
+    assert len(list(Path("runs/spec/set_aside").iterdir())) == 3
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_nothing_is_shown_that_needs_a_lost_record(command: Command) -> None:
+    command("run", "spec.toml", "--set", "run.rounds=4", "--set", "run.checkpoint_seconds=0.0")
+    path = Path("runs/spec/metrics.jsonl")
+    path.write_text(path.read_text().replace('"round": 2', '"round": 6'))
+    with warnings.catch_warnings(action="default"):
+        shown, again = command("show", "runs/spec"), command("resume", "runs/spec")
+        compared = command("report", "runs/spec", "--out", "report")
+    for answer in (shown, again):
+        assert answer.code == 0
+        assert "line 2 is damaged (its check does not match), the records of round 2 are lost" in answer.err
+        assert answer.err.count("line 2") == 1
+    for name in ("best", "left out", "time", "sent"):
+        assert re.search(rf"^{name} +not known, since records are lost *$", shown.out, re.MULTILINE)
+    assert "best" not in again.out
+    # What was damaged is set aside by then, and the gap is left.
+    assert "metrics.jsonl: the records of round 2 are lost; the records of 3 rounds are good" in compared.err
+    row = Path("report/report.md").read_text().splitlines()[4].split(" | ")
+    assert [row[n] for n in (5, 6, 8, 9)] == ["–"] * 4
+    assert row[4] != "–"
+
+
 def in_a_process(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fedquilt", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)

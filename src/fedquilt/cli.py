@@ -323,7 +323,7 @@ def _closing(ended: Run) -> None:
         _say(f"Go on with: fedquilt resume {shlex.quote(str(path))}")
         raise typer.Exit(INTERRUPTED)
     history = result.history
-    best, lowest = history.best, history.lowest
+    best, lowest = (history.best, history.lowest) if history.whole else (None, None)  # else they are not known
     done = result.run.round
     own = next((r["own_accuracy"] for r in reversed(result.history.records) if r.get("own_accuracy")), None)
     words = f"Finished {counted(done, 'round')}: "

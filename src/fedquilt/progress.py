@@ -126,7 +126,7 @@ class Live:
         """Show the bars."""
         self._pace = Pace(history.last, last)
         self._newest = history.newest or {"accuracy": None, "loss": None}
-        self._best = history.best[1] if history.best else None
+        self._best = history.best[1] if history.best and history.whole else None
         self._dropped = sum(len(record["dropped"]) for record in history)
         bar = (BarColumn(bar_width=20),) if self._console.width >= 100 else ()
         columns = (TextColumn("{task.description}"), *bar, TextColumn("{task.fields[text]}"))

@@ -84,7 +84,8 @@ class RunFolder:
         """Read all there is, and warn of what is damaged."""
         found = self.read()
         for text in found.damage:
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            # One place for all who read: a command that reads a folder twice says it once.
+            warnings.warn(text, RuntimeWarning, stacklevel=1)
         return found
 
     def history(self) -> History:

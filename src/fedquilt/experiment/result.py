@@ -35,7 +35,7 @@ class Result:
         newest = self.history.newest or {}
         name = next((name for name in ("accuracy", "loss") if newest.get(name) is not None), None)
         score = "" if name is None else f", {name} {newest[name]:.4f}"
-        return f"Result({counted(self.history.last, 'round')}{score}, digest {self.digest[:12]}…)"
+        return f"Result({counted(self.run.round, 'round')}{score}, digest {self.digest[:12]}…)"
 
 
 def result_of(federation: Federation, history: History, run: RunState, interrupted: bool) -> Result:

@@ -40,6 +40,11 @@ class History:
         """
         return self.records[-1]["round"] if self.records else 0
 
+    @property
+    def whole(self) -> bool:
+        """Whether no record is lost, so that what is derived from all of them is right."""
+        return len(self.records) == self.last
+
     def _evaluated(self) -> list[dict[str, Any]]:
         return [record for record in self.records if any(record.get(key) is not None for key in EVALUATED)]
 
