@@ -67,7 +67,9 @@ def shown(folder: Path) -> dict[str, Any]:
 
 def timeless(folder: Path) -> list[dict[str, object]]:
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
+    return [
+        {key: value for key, value in json.loads(line).items() if key not in ("seconds", "check")} for line in lines
+    ]
 
 
 def undisturbed(spec: Path, folder: Path) -> float:

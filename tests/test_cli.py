@@ -19,6 +19,7 @@ from rich.console import Console
 import fedquilt
 from fedquilt import cli, registry
 from fedquilt.errors import WorkerError
+from fedquilt.experiment.sealed import sealed_json, sealed_text
 from fedquilt.metrics.curves import History
 from fedquilt.progress import Lines, Live, Pace, watcher
 
@@ -184,7 +185,9 @@ def test_longer_run_equals_one_of_that_length(command: Command) -> None:
 
 def _curve(folder: str) -> list[dict[str, object]]:
     lines = (Path(folder) / "metrics.jsonl").read_text().splitlines()
-    return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
+    return [
+        {key: value for key, value in json.loads(line).items() if key not in ("seconds", "check")} for line in lines
+    ]
 
 
 @pytest.mark.usefixtures("no_plots")
@@ -248,7 +251,7 @@ def test_show_json_is_json_that_every_reader_takes(command: Command) -> None:
 def test_show_of_an_interrupted_run_says_how_to_go_on(command: Command) -> None:
     command("run", "spec.toml")
     spec = Path("runs/spec/spec.toml")
-    spec.write_text(spec.read_text().replace("rounds = 2", "rounds = 9"))
+    spec.write_text(sealed_text(spec.read_text().replace("rounds = 2", "rounds = 9").partition("# check")[0]))
     answer = command("show", "runs/spec")
     assert "interrupted" in answer.out
     assert "fedquilt resume runs/spec" in answer.out
@@ -280,7 +283,8 @@ def test_show_names_reasons_as_they_are(command: Command) -> None:
     path = Path("runs/spec/metrics.jsonl")
     first, second = path.read_text().splitlines()
     faulty = json.loads(second) | {"dropped": [{"client": 1, "reason": "no [/such] thing"}], "applied": False}
-    path.write_text(f"{first}\n{json.dumps(faulty)}\n")
+    del faulty["check"]
+    path.write_text(f"{first}\n{sealed_json(faulty)}")
     out = command("show", "runs/spec").out
     assert "1 client, 1 round without an update" in out
     assert "no [/such] thing" in out
@@ -539,6 +543,46 @@ def test_warnings_are_one_line(command: Command) -> None:
     assert answer.err.startswith(f"warning: {newest}: ")
     assert answer.err.endswith("it is not used\n")
     assert answer.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_damage_is_said_and_a_run_is_begun_again_only_if_asked(command: Command) -> None:
+    command("run", "spec.toml", "--set", "run.rounds=4", "--set", "run.checkpoint_seconds=0.0")
+    before = digest("runs/spec")
+    for path in Path("runs/spec/checkpoints").iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    with warnings.catch_warnings(action="default"):
+        refused, exported = command("resume", "runs/spec"), command("export", "runs/spec", "model.safetensors")
+        evaluated, again = command("evaluate", "runs/spec"), command("resume", "runs/spec", "--from-start")
+    assert refused.code == exported.code == evaluated.code == 2
+    assert "error: runs/spec: cannot go on: no good checkpoint is left" in refused.err
+    assert "`fedquilt resume runs/spec --from-start`" in refused.err
+    assert "error: runs/spec: has no good checkpoint" in exported.err
+    assert "error: runs/spec: has no good checkpoint" in evaluated.err
+    assert (again.code, digest("runs/spec")) == (0, before)
+    assert len(list(Path("runs/spec/set_aside").iterdir())) == 3
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_nothing_is_shown_that_needs_a_lost_record(command: Command) -> None:
+    command("run", "spec.toml", "--set", "run.rounds=4", "--set", "run.checkpoint_seconds=0.0")
+    path = Path("runs/spec/metrics.jsonl")
+    path.write_text(path.read_text().replace('"round": 2', '"round": 6'))
+    with warnings.catch_warnings(action="default"):
+        shown, again = command("show", "runs/spec"), command("resume", "runs/spec")
+        compared = command("report", "runs/spec", "--out", "report")
+    for answer in (shown, again):
+        assert answer.code == 0
+        assert "line 2 is damaged (its check does not match), the records of round 2 are lost" in answer.err
+        assert answer.err.count("line 2") == 1
+    for name in ("best", "left out", "time", "sent"):
+        assert re.search(rf"^{name} +not known, since records are lost *$", shown.out, re.MULTILINE)
+    assert "best" not in again.out
+    # What was damaged is set aside by then, and the gap is left.
+    assert "metrics.jsonl: the records of round 2 are lost; the records of 3 rounds are good" in compared.err
+    row = Path("report/report.md").read_text().splitlines()[4].split(" | ")
+    assert [row[n] for n in (5, 6, 8, 9)] == ["–"] * 4
+    assert row[4] != "–"
 
 
 def in_a_process(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -5,16 +5,24 @@ Apart from the command line itself, so that Ctrl-C while that is still being imp
 
 import sys
 
+from fedquilt import interrupts
+
 
 def main() -> None:
     """Import the command line and run it."""
+    # SIGTERM, of a scheduler that ends a job, and SIGHUP, of a connection that is lost, are as Ctrl-C.
+    interrupts.take(*interrupts.SIGNALS)
     try:
-        from fedquilt import cli
+        with interrupts.allowed():
+            from fedquilt import cli
 
-        cli.main()
+            cli.main()
     except KeyboardInterrupt:
+        interrupts.hold()
         print("Interrupted before anything began: nothing was started, and nothing saved.", file=sys.stderr)
         sys.exit(130)
+    finally:
+        interrupts.ignore(*interrupts.SIGNALS)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ Exit codes: 0 done; 1 the run failed; 2 wrong usage, spec or folder; 130 interru
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
 import warnings
 from enum import StrEnum
@@ -129,16 +128,20 @@ def resume(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     rounds: Annotated[int | None, typer.Option(help="Run up to this many rounds instead.")] = None,
     no_import: NoImport = False,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Train again from the first round; what is there is set aside.")
+    ] = False,
 ) -> None:
     """Go on with a run that was interrupted, from its newest good checkpoint."""
     from fedquilt.experiment.summary import quiet_summary
 
     before = quiet_summary(run_folder)
     finished = before["state"] in ("finished", "diverged") and (rounds is None or rounds <= before["round"])
+    finished = finished and not from_start
     display = None if finished else watcher(out, run_folder.name)
     try:
         # A finished run is opened all the same: a crash may have kept it from drawing its plots.
-        ended = fedquilt.resume(run_folder, rounds, display)
+        ended = fedquilt.resume(run_folder, rounds, display, from_start)
     finally:
         if display is not None:
             display.close()
@@ -295,6 +298,8 @@ def report(
     for row in done.rows:
         table.add_row(escape(row[0]), *(escape(row[HEADER.index(name)]) for name in columns))
     out.print(table)
+    for text in done.damage:
+        _show_warning(text)
     for file in done.files:
         _say(f"Wrote {file}")
 
@@ -307,9 +312,6 @@ app.command(epilog="Example: fedquilt partition first.toml --set partition.alpha
 def main() -> None:
     """Run the command line; print errors that a user can act on as one message, without a traceback."""
     warnings.showwarning = _show_warning
-    for name in ("SIGTERM", "SIGHUP"):  # a scheduler that ends a job, a connection that is lost: as Ctrl-C
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _interrupt)
     try:
         app()
     except KeyboardInterrupt:
@@ -331,10 +333,6 @@ def message_of(error: BaseException) -> str | None:
     return visible(str(error), keep="\n") if isinstance(error, FedquiltError | OSError) else None
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
 def _say(text: str) -> None:
     out.print(text, highlight=False, markup=False, soft_wrap=True)
 
@@ -350,13 +348,13 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def _closing(ended: Run) -> None:
     result, path = ended.result, ended.folder
     if result.interrupted:
-        when = f"after round {len(result.history)}" if len(result.history) else "before the first round was done"
+        when = f"after round {result.run.round}" if result.run.round else "before the first round was done"
         _say(f"Interrupted {when}; nothing is lost.")
         _say(f"Go on with: fedquilt resume {shlex.quote(str(path))}")
         raise typer.Exit(INTERRUPTED)
     history = result.history
-    best, lowest = history.best, history.lowest
-    done = len(history)
+    best, lowest = (history.best, history.lowest) if history.whole else (None, None)  # else they are not known
+    done = result.run.round
     own = next((r["own_accuracy"] for r in reversed(result.history.records) if r.get("own_accuracy")), None)
     words = f"{'Finished' if result.diverged is None else 'Ended after'} {counted(done, 'round')}: "
     first, *others = scores(history.newest or {"accuracy": None, "loss": None})
@@ -390,12 +388,14 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
         **dict(line.rsplit(" ", 1) for line in scores(about)),
         "best": "–" if best is None else f"{_best(best)} in round {best['round']}",
         "digest": f"{about['digest'] or '–'}" + behind,
-        "left out": (
-            f"{counted(left['clients'], 'client')}, {counted(left['rounds_without_update'], 'round')} without an update"
-        ),
-        "time": clock(about["seconds"]),
-        "sent": f"{amount(about['bytes_down'])} down, {amount(about['bytes_up'])} up",
     }
+    if about["lost_rounds"]:
+        lines |= dict.fromkeys(("best", "left out", "time", "sent"), "not known, since records are lost")
+    else:
+        without = counted(left["rounds_without_update"], "round")
+        lines["left out"] = f"{counted(left['clients'], 'client')}, {without} without an update"
+        lines["time"] = clock(about["seconds"])
+        lines["sent"] = f"{amount(about['bytes_down'])} down, {amount(about['bytes_up'])} up"
     for kind, count in left["kinds"].items():
         lines[f"  {count}× {kind}"] = f"such as {left['examples'][kind]}"
     if about["diverged"] is not None:

@@ -44,6 +44,10 @@ class RunError(FedquiltError):
     """A run folder that cannot be used as asked."""
 
 
+class StorageError(FedquiltError):
+    """A folder that cannot be written: a full disk, a read-only one, or a folder that is gone."""
+
+
 class MissingExtraError(FedquiltError):
     """A part that needs an optional dependency."""
 

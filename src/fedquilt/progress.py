@@ -149,12 +149,12 @@ class Live:
 
     def begin(self, history: History, last: int) -> None:
         """Show the lines."""
-        self._pace = Pace(len(history), last)
+        self._pace = Pace(history.last, last)
         self._newest = history.newest or {"accuracy": None, "loss": None}
-        self._best = history.best[1] if history.best else None
+        self._best = history.best[1] if history.best and history.whole else None
         self._dropped = sum(len(record["dropped"]) for record in history)
         self._clients = ""
-        self._bar = ProgressBar(last, len(history), BAR if self._console.width >= WIDE else BAR // 2)
+        self._bar = ProgressBar(last, history.last, BAR if self._console.width >= WIDE else BAR // 2)
         taken = (self._bar.width or 0) + len(f"round {last}/{last}") + len("100:00:00 left") + 6
         self._beside = len(self._title) + taken <= self._console.width
         self._live = rich.live.Live(console=self._console, auto_refresh=False)
@@ -223,8 +223,8 @@ class Lines:
 
     def begin(self, history: History, last: int) -> None:
         """Say that training begins or goes on."""
-        self._pace = Pace(len(history), last)
-        how = f"goes on after round {len(history)}" if len(history) else "begins"
+        self._pace = Pace(history.last, last)
+        how = f"goes on after round {history.last}" if history.last else "begins"
         self._print(f"{self._title}: {how}, {counted(last, 'round')} in all")
 
     def heard(self, clients: int, total: int) -> None:

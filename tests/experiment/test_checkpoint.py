@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from dataclasses import replace
 
@@ -78,7 +79,7 @@ def test_every_truncation_is_detected(share, tmp_path_factory):
 def finished(tmp_path, blobs, unbalanced, smooth):
     """A run of six rounds, saved after each, and how to run it on."""
 
-    def go(rounds):
+    def go(rounds, **options):
         return fedquilt.train(
             smooth,
             blobs,
@@ -88,6 +89,7 @@ def finished(tmp_path, blobs, unbalanced, smooth):
             engine=fedquilt.inline(),
             checkpoint_seconds=0.0,
             out=tmp_path / "run",
+            **options,
         )
 
     go(6)
@@ -126,21 +128,119 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before_with_a_warning(damag
     assert [record["round"] for record in folder.history()] == list(range(1, 10))
 
 
-def test_with_all_checkpoints_damaged_it_starts_again_and_ends_the_same(finished, blobs, unbalanced, smooth):
+@pytest.mark.filterwarnings("ignore:.*is damaged:RuntimeWarning")
+def test_with_all_checkpoints_damaged_it_refuses_and_changes_nothing_unless_asked(finished):
     folder, go = finished
     before = folder.latest()[1]["model"]
     for path in folder.checkpoints:
         damage_bit(path)
-    with pytest.warns(RuntimeWarning):
+    files = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+    with pytest.raises(RunError, match=r"no good checkpoint is left .* Nothing was changed\. .* --from-start"):
+        go(6)
+    assert {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()} == files
+    assert go(6, from_start=True).digest == before
+    aside = {path.name: path.read_bytes() for path in (folder.path / "set_aside").iterdir()}
+    assert aside == {path.name: files[path] for path in files if path.name in aside}
+    assert aside.keys() == {"round-00000006.safetensors", "round-00000005.safetensors", "metrics.jsonl"}
+    assert fedquilt.summary(folder.path)["damage"] == []
+
+
+class Stop(BaseException):
+    """As a kill: nothing catches it."""
+
+
+class StopAfter:
+    """Ends the process, as it were, after a round."""
+
+    def __init__(self, last):
+        self.last = last
+
+    def begin(self, history, last):
+        pass
+
+    def heard(self, clients, total):
+        pass
+
+    def round(self, record):
+        if record["round"] == self.last:
+            raise Stop
+
+
+@pytest.mark.filterwarnings("ignore:.*is damaged:RuntimeWarning")
+def test_what_is_saved_after_a_new_start_outlives_the_next_kill(finished):
+    """Checkpoints of the damaged attempt have higher numbers, and must not count as newer."""
+    folder, go = finished
+    before = folder.latest()[1]["model"]
+    for path in folder.checkpoints:
+        damage_bit(path)
+    with pytest.raises(Stop):
+        go(6, from_start=True, watcher=StopAfter(3))
+    assert [path.name for path in folder.checkpoints] == ["round-00000003.safetensors", "round-00000002.safetensors"]
+    assert folder.latest()[0].round == 3
+    assert go(6).digest == before
+
+
+def test_stale_checkpoints_never_cost_a_new_one(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.save(example(), {})
+    for round_ in (1, 2, 3):
+        state = replace(example().groups[0].state, round=round_)
+        folder.save(RunState.of(state, ClientStore({})), {})
+        assert f"round-0000000{round_}.safetensors" in [path.name for path in folder.checkpoints]
+
+
+def test_a_missing_folder_of_checkpoints_is_made_again(finished):
+    folder, go = finished
+    before = folder.latest()[1]["model"]
+    shutil.rmtree(folder.path / "checkpoints")
+    with pytest.warns(RuntimeWarning, match="no checkpoint is there to go on from: training starts again"):
+        assert go(6).digest == before
+    assert folder.latest()[0].round == 6
+
+
+@pytest.mark.parametrize("lost", [1, 3, 4])
+def test_one_damaged_record_does_not_cost_a_checkpoint(lost, finished, blobs, unbalanced, smooth):
+    folder, go = finished
+    before = folder.metrics.read_bytes()
+    lines = before.split(b"\n")
+    lines[lost - 1] = lines[lost - 1].replace(b'"applied": true', b'"applied": false')
+    folder.metrics.write_bytes(b"\n".join(lines))
+    said = rf"metrics.jsonl: line {lost} is damaged \(its check does not match\), the records of round {lost} are lost"
+    with pytest.warns(RuntimeWarning, match=said):
+        about = fedquilt.summary(folder.path)
+    assert (about["state"], about["round"], about["saved_round"]) == ("finished", 6, 6)
+    assert about["lost_rounds"] == [[lost, lost]]
+    assert about["accuracy"] is not None
+    assert [about[name] for name in ("best", "seconds", "bytes_up")] == [None] * 3
+    with pytest.warns(RuntimeWarning, match=said):
+        longer = go(8)
+    whole = fedquilt.train(
+        smooth, blobs, unbalanced, fedquilt.fed_avg_m(fraction=0.5), rounds=8, engine=fedquilt.inline()
+    )
+    assert longer.digest == whole.digest
+    assert [record["round"] for record in longer.history] == [n for n in range(1, 9) if n != lost]
+    assert (folder.path / "set_aside" / "metrics.jsonl").read_bytes() == b"\n".join(lines)
+
+
+@pytest.mark.filterwarnings("ignore:.*is not used:RuntimeWarning")
+def test_a_damaged_last_record_is_made_again_from_the_checkpoint_before(finished):
+    folder, go = finished
+    before = folder.history().records
+    content = bytearray(folder.metrics.read_bytes())
+    content[-10] ^= 1
+    folder.metrics.write_bytes(content)
+    with pytest.warns(RuntimeWarning, match="line 6 is damaged"):
         again = go(6)
-    assert again.digest == before
+    timeless = [[record | {"seconds": 0} for record in records] for records in (before, again.history.records)]
+    assert timeless[0] == timeless[1] == [record | {"seconds": 0} for record in folder.history()]
 
 
+@pytest.mark.filterwarnings("ignore:.*is not used:RuntimeWarning")
 def test_metrics_that_a_crash_cut_short_are_made_whole(finished):
     folder, go = finished
     lines = folder.metrics.read_text().splitlines(keepends=True)
     folder.metrics.write_text("".join(lines[:5]) + lines[5][:20])
-    with pytest.warns(RuntimeWarning, match="ahead of metrics"):
+    with pytest.warns(RuntimeWarning, match=r"line 6 is damaged \(it is unfinished\)"):
         go(6)
     fresh = folder.metrics.read_text().splitlines()
     assert len(fresh) == 6
@@ -172,7 +272,7 @@ def test_a_run_from_python_is_described_as_one(finished):
 
 
 def test_train_does_not_take_over_the_folder_of_a_spec(tmp_path, blobs, unbalanced, smooth):
-    (tmp_path / "spec.toml").write_text("[run]\nrounds = 3\n")
+    RunFolder(tmp_path).begin("[run]\nrounds = 3\n", {})
     with pytest.raises(RunError, match="holds the run of a spec"):
         fedquilt.train(smooth, blobs, unbalanced, fedquilt.fed_avg(), rounds=1, out=tmp_path)
 
@@ -208,13 +308,6 @@ def test_a_disk_that_is_full_is_one_message(finished, monkeypatch):
     monkeypatch.setattr(RunFolder, "save", full)
     with pytest.raises(fedquilt.FedquiltError, match="cannot be written: No space left on device"):
         go(8)
-
-
-def test_a_damaged_line_of_metrics_ends_the_reading(finished):
-    folder, _ = finished
-    lines = folder.metrics.read_text().splitlines()
-    folder.metrics.write_text("\n".join([*lines[:3], lines[3].replace('"dropped"', '"drxpped"'), *lines[4:]]) + "\n")
-    assert len(folder.history()) == 3
 
 
 def test_two_processes_cannot_run_one_folder(finished):

@@ -20,6 +20,7 @@ from torch import nn
 import fedquilt
 from fedquilt.data.data import Data
 from fedquilt.errors import FedquiltError, RunError, SpecError
+from fedquilt.experiment.sealed import sealed_text
 from fedquilt.models import mnist_2nn
 from fedquilt.partition.partition import Partition
 
@@ -196,7 +197,7 @@ def test_another_spec_is_not_taken_for_the_runs(tmp_path: Path, finished: tuple[
     folder = tmp_path / "run"
     shutil.copytree(finished[0], folder)
     text = (folder / "spec.toml").read_text()
-    (folder / "spec.toml").write_text(text.replace("hidden = 16", "hidden = 17"))
+    (folder / "spec.toml").write_text(sealed_text(text.replace("hidden = 16", "hidden = 17").partition("# check")[0]))
     with pytest.raises(RunError, match="holds a model of other layers or shapes than its spec describes now"):
         fedquilt.evaluate(folder)
 

@@ -15,6 +15,7 @@ from fedquilt.experiment import plots
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.report import HEADER
 from fedquilt.experiment.run import run
+from fedquilt.experiment.sealed import sealed_json, sealed_text
 from fedquilt.experiment.sweep import Point, Sweep
 from fedquilt.metrics.curves import History, rounds_to
 
@@ -231,9 +232,9 @@ def recorded(tmp_path: Path) -> Callable[..., Path]:
     ) -> Path:
         path = tmp_path / name
         (path / "checkpoints").mkdir(parents=True)
-        (path / "spec.toml").write_text(spec)
-        lines = [json.dumps(record(number, value)) for number, value in enumerate(accuracies, start=1)]
-        (path / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
+        (path / "spec.toml").write_text(sealed_text(spec))
+        lines = [sealed_json(record(number, value)) for number, value in enumerate(accuracies, start=1)]
+        (path / "metrics.jsonl").write_text("".join(lines))
         return path
 
     return make
@@ -338,11 +339,11 @@ def test_report_of_what_is_no_run(tmp_path: Path) -> None:
 
 def test_summary_counts_who_was_left_out(recorded: Callable[..., Path]) -> None:
     path = recorded("faulty", 0.2, 0.3)
-    first, second = (json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines())
+    first, second = record(1, 0.2), record(2, 0.3)
     unusable = {"kind": "unusable update"}
     first["dropped"] = [{"client": k, "reason": f"sent {k}e9"} | unusable for k in (3, 4)]
     second |= {"dropped": [{"client": 1, "kind": "error", "reason": "OSError: gone"}], "applied": False}
-    (path / "metrics.jsonl").write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
+    (path / "metrics.jsonl").write_text(sealed_json(first) + sealed_json(second))
     about = fedquilt.summary(path)
     assert about["left_out"] == {
         "clients": 3,
@@ -356,7 +357,7 @@ def test_summary_counts_who_was_left_out(recorded: Callable[..., Path]) -> None:
 
 def test_summary_of_a_damaged_spec(recorded: Callable[..., Path]) -> None:
     path = recorded("torn", 0.2, spec="[run]\nroun\n")
-    with pytest.raises(RunError, match=r"torn/spec\.toml: is damaged: .*line 2"):
+    with pytest.raises(RunError, match=r"torn/spec\.toml: is damaged, or was changed by hand: .*line 2"):
         fedquilt.summary(path)
 
 

@@ -65,8 +65,10 @@ def work(
     `inherited` are the parent's own ends of pipes, which a forked process has no business with; `timed` says that clients'
     time is limited, and must not be spent on compiling.
     """
-    # Ctrl-C reaches the whole group: the parent decides what becomes of it.
+    # Ctrl-C and a lost connection reach the whole group: the parent decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for pipe in inherited:
         pipe.close()

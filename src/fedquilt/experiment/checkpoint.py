@@ -6,6 +6,7 @@ Reading checks the digest over names, types, shapes, bytes and metadata; reading
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -39,12 +40,15 @@ def save(path: Path, run: RunState, about: dict[str, str], frozen: Tensors | Non
 def load(path: Path) -> tuple[RunState, dict[str, str]]:
     """Read a checkpoint, or raise a RunError that says how it is damaged."""
     everything, metadata = _read(path)
-    round_ = int(metadata.pop("round"))
     tables: Any = everything.get("groups", {})
     if not tables:
         raise RunError(f"{path}: was written by an earlier version of fedquilt and cannot be read by this one")
-    groups = tuple(_group(tables[number], round_) for number in sorted(tables, key=int))
-    clients: Any = {int(client): kept for client, kept in everything.get("clients", {}).items()}  # type: ignore[union-attr]
+    try:
+        round_ = int(metadata.pop("round"))
+        groups = tuple(_group(tables[number], round_) for number in sorted(tables, key=int))
+        clients: Any = {int(client): kept for client, kept in everything.get("clients", {}).items()}  # type: ignore[union-attr]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{path}: is damaged: it does not hold the state of a run ({error!r})") from None
     return RunState(groups, ClientStore(clients)), metadata
 
 
@@ -84,11 +88,16 @@ def _group(table: Any, round_: int) -> Group:
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a crash leaves the old one or the new one, never a part."""
     beside = path.with_name(f".{path.name}.part")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):  # on a full disk it would only take room
+            beside.unlink(missing_ok=True)
+        raise
     if os.name == "posix":  # elsewhere a folder cannot be synced
         folder = os.open(path.parent, os.O_RDONLY)
         try:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedquilt.core.evaluation import Counted
 from fedquilt.experiment.checkpoint import write_whole
+from fedquilt.experiment.contents import FARES
 from fedquilt.experiment.folder import RunFolder
-
-NAME = "clients.json"
+from fedquilt.experiment.records import read_fares
+from fedquilt.experiment.sealed import DamagedError, sealed_json
 
 
 class ClientFares:
@@ -35,13 +35,12 @@ class ClientFares:
             "right": [part.right for part in counted],
             "predictions": [part.predictions for part in counted],
         }
-        write_whole(folder.path / NAME, (json.dumps(about) + "\n").encode())
+        write_whole(folder.path / FARES, sealed_json(about).encode())
 
 
 def read_accuracies(path: Path) -> list[float] | None:
-    """Return the clients' accuracies of a run folder, or nothing where there are none."""
+    """Return the clients' accuracies of a run folder, or nothing where there are none or they are damaged."""
     try:
-        about = json.loads((path / NAME).read_text(encoding="utf-8"))
-        return [right / all_ for right, all_ in zip(about["right"], about["predictions"], strict=True) if all_]
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_fares((path / FARES).read_bytes())
+    except (OSError, DamagedError):
         return None

@@ -40,12 +40,12 @@ def diagnose_run(path: str | Path) -> dict[str, Any]:
     """
     folder = RunFolder(Path(path))
     spec = read_spec(folder)
-    latest = folder.latest()
-    if latest is None:
+    saved = folder.read().saved
+    if saved is None:
         raise RunError(f"{folder.path}: has no checkpoint yet; run it for a round or more, then diagnose it")
     federation, _ = build(spec)
     federation = replace(federation, algorithm=replace(federation.algorithm, own=None), own_test=None)
-    state = latest[0]
+    state = saved.run
     with inline().open(federation) as session:
         _, record = next(rounds(federation, session, state, state.round + 1, Measures(diagnose=diagnose)))
     return {key: record[key] for key in KEYS if key in record}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+import warnings
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Protocol
 
+from fedquilt import interrupts
 from fedquilt.core.driver import rounds
 from fedquilt.core.engine import Engine, Session, Settling
 from fedquilt.core.federation import Federation
@@ -17,7 +17,7 @@ from fedquilt.core.state import RunState
 from fedquilt.errors import FedquiltError
 from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.fingerprint import digest, fingerprint, require_same
-from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.folder import MetricsWriter, RunFolder
 from fedquilt.experiment.keeper import Keeper
 from fedquilt.experiment.notices import (
     warn_of_divergence,
@@ -29,6 +29,7 @@ from fedquilt.experiment.notices import (
 )
 from fedquilt.experiment.result import Result, result_of
 from fedquilt.experiment.spec import Options
+from fedquilt.experiment.storage import storing
 from fedquilt.metrics.curves import History
 from fedquilt.metrics.diagnosis import diagnose as measure
 from fedquilt.metrics.divergence import divergence
@@ -60,65 +61,63 @@ def execute(
     options: Options,
     folder: RunFolder | None,
     watcher: Watcher | None = None,
+    from_start: bool = False,
 ) -> Result:
     """Run a federation to its last round, from where its folder left off.
 
     A run that has diverged ends there, unless its options say to go on, and the result says why.
-    On Ctrl-C the rounds that are complete are saved and the result says `interrupted`.
+    On Ctrl-C the rounds that are complete are saved and the result says `interrupted`. With `from_start` it begins with the
+    first round again, and what the folder holds of the rounds so far is set aside.
     """
-    run, last = federation.start(), _last(federation, options)
+    last = _last(federation, options)
     warn_of_too_few_rounds(federation, last)
     warn_of_single_examples(federation)
-    keeper = None
-    if folder is not None:
-        about = {"federation": fingerprint(federation), NAMES: names_of(federation.bench)} | _end(federation)
-        run = _restored(folder, about, run)
-        folder.forgive()
-        keeper = Keeper(
-            folder, run.round, about, partial(digest, federation), options.checkpoint_seconds, federation.bench.frozen()
-        )
-    history = History(list(folder.history().records[: run.round]) if folder is not None else [])
     done = interrupted = False
-    with ExitStack() as stack:
+    with interrupts.taken(signal.SIGINT), ExitStack() as stack:
+        # From here on signals wait, but for what `allowed` encloses: no second one breaks off what the first one saves.
+        interrupts.hold()
+        run, history, keeper = _begun(federation, options, folder, from_start)
         if keeper is not None:
             stack.callback(keeper.metrics.close)
         try:
-            # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
-            session = stack.enter_context(_opened(engine, federation, watcher))
-            if watcher is not None:
-                watcher.begin(history, last)
-            if _reached(history, options) or _stopped(history, options, last):
-                return result_of(federation, history, run, interrupted=False, diverged=divergence(history, last))
-            heard = None if watcher is None else watcher.heard
-            diagnosing = measure if options.diagnose else None
-            measures = Measures(
-                options.eval_every, options.train_loss, diagnosing, None if keeper is None else keeper.fares.note
-            )
-            # What the server itself computes is computed where the clients are.
-            placed = engine.placed(federation) if isinstance(engine, Settling) else federation
-            for after, record in rounds(placed, session, run, last, measures, heard):
-                run = after
-                history.records.append(record)
-                warn_of_left_out(history)
-                warn_of_untested(history)
-                warn_of_odd_metrics(history)
-                warn_of_divergence(history, options, last)
-                done = run.round == last or _reached(history, options) or _stopped(history, options, last)
-                if keeper is not None:
-                    keeper.keep(run, record, now=done)
+            with interrupts.allowed():
+                # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
+                session = stack.enter_context(_opened(engine, federation, watcher))
                 if watcher is not None:
-                    watcher.round(record)
-                if done:
-                    break
+                    watcher.begin(history, last)
+                if _reached(history, options) or _stopped(history, options, last):
+                    return result_of(federation, history, run, interrupted=False, diverged=divergence(history, last))
+                heard = None if watcher is None else watcher.heard
+                diagnosing = measure if options.diagnose else None
+                measures = Measures(
+                    options.eval_every, options.train_loss, diagnosing, None if keeper is None else keeper.fares.note
+                )
+                # What the server itself computes is computed where the clients are.
+                placed = engine.placed(federation) if isinstance(engine, Settling) else federation
+                for after, record in rounds(placed, session, run, last, measures, heard):
+                    with interrupts.held():
+                        run = after
+                        history.records.append(record)
+                        warn_of_left_out(history)
+                        warn_of_untested(history)
+                        warn_of_odd_metrics(history)
+                        warn_of_divergence(history, options, last)
+                        done = run.round == last or _reached(history, options) or _stopped(history, options, last)
+                        if keeper is not None:
+                            keeper.keep(run, record, now=done)
+                        if watcher is not None:
+                            watcher.round(record)
+                    if done:
+                        break
         except KeyboardInterrupt:
-            # Whoever presses Ctrl-C twice should not lose what the first one is about to save.
-            stack.enter_context(_undisturbed())
+            interrupts.hold()
             interrupted = not done
             if keeper is not None:
                 keeper.catch_up()
-        except FedquiltError as error:
+        except BaseException as error:
+            interrupts.hold()
             if keeper is not None:
-                keeper.fail(str(error))
+                keeper.fail(str(error) if isinstance(error, FedquiltError) else None)
             raise
     return result_of(federation, history, run, interrupted, None if interrupted else divergence(history, last))
 
@@ -129,16 +128,42 @@ def _opened(engine: Engine, federation: Federation, watcher: Watcher | None) -> 
     return engine.open(federation)
 
 
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _begun(
+    federation: Federation, options: Options, folder: RunFolder | None, from_start: bool
+) -> tuple[RunState, History, Keeper | None]:
+    """Return the state and the records to go on from, and what keeps those to come."""
+    if folder is None:
+        return federation.start(), History([]), None
+    about = {"federation": fingerprint(federation), NAMES: names_of(federation.bench)} | _end(federation)
+    found = folder.read_aloud()
+    saved = found.start(folder.path, from_start)
+    run = federation.start()
+    if saved is not None:
+        require_same(folder, saved.about.get("federation"), about["federation"])
+        run = saved.run
+    elif found.history.records and not from_start:
+        warnings.warn(
+            f"{folder.path}: no checkpoint is there to go on from: training starts again from the first round",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    records = [record for record in found.history.records if record["round"] <= run.round]
+    folder.forgive()
+    with storing(folder.path):
+        # Stale checkpoints must not be taken for the newest ones when the run goes on.
+        for path in folder.checkpoints if from_start else found.unusable:
+            folder.set_aside(path)
+        metrics = MetricsWriter(folder, records, aside=from_start or bool(found.damaged_lines))
+    keeper = Keeper(
+        folder,
+        metrics,
+        run.round,
+        about,
+        partial(digest, federation),
+        options.checkpoint_seconds,
+        federation.bench.frozen(),
+    )
+    return run, History(records), keeper
 
 
 def _reached(history: History, options: Options) -> bool:
@@ -159,11 +184,3 @@ def _end(federation: Federation) -> dict[str, str]:
     """Say where a method ends by itself, for those who read the folder alone."""
     ends = federation.algorithm.last_round
     return {} if ends is None else {"last_round": str(ends)}
-
-
-def _restored(folder: RunFolder, about: dict[str, str], run: RunState) -> RunState:
-    latest = folder.latest()
-    if latest is None:
-        return run
-    require_same(folder, latest[1].get("federation"), about["federation"])
-    return latest[0]

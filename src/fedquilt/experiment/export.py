@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def export(
     folder, file = RunFolder(Path(run)), Path(file)
     if file.suffix not in (SAFETENSORS, *STATE_DICT):
         raise RunError(f"{file}: must end in {SAFETENSORS}, or in {' or '.join(STATE_DICT)} for torch.load")
-    tables = folder.tables()
+    tables = _tables(folder)
     path, state, about = stored(folder, checkpoint)
     chosen, number = _chosen(folder, state, group)
     tensors = state_dict(path, chosen.state.model, about)
@@ -96,10 +97,22 @@ def stored(folder: RunFolder, file: str | Path | None = None) -> tuple[Path, Run
             names = ", ".join(path.name for path in folder.checkpoints) or "none"
             raise RunError(f"{file}: no such checkpoint; the run has: {names}, in {folder.path / 'checkpoints'}")
         return Path(file), *checkpoint.load(Path(file))
-    newest = folder.newest()
+    newest = folder.saved()
     if newest is None:
-        raise RunError(f"{folder.path}: has no checkpoint yet; run it for a round or more")
-    return newest
+        which = "no good checkpoint" if folder.checkpoints else "no checkpoint yet"
+        raise RunError(f"{folder.path}: has {which}; run it for a round or more")
+    return newest.path, newest.run, newest.about
+
+
+def _tables(folder: RunFolder) -> dict[str, Any]:
+    """Read the spec; without a good one, the model of a good checkpoint can be had all the same."""
+    try:
+        return folder.read_aloud().tables
+    except RunError as error:
+        if not folder.spec.exists():
+            raise
+        warnings.warn(str(error), RuntimeWarning, stacklevel=3)
+        return {}
 
 
 def names_of(bench: Workbench) -> str:

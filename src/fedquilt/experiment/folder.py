@@ -7,16 +7,18 @@ checkpoints/         the two newest states
 partition.npz        who holds what
 clients.json         how every client fares on its own test examples at the end, if it has any
 error.txt            why the run could not go on, if it could not
+set_aside/           files that had to make room: damaged ones, and those of a run that was begun again
 *.png                plots, once the run has ended
+
+Every file that is read again carries a check of its content; `contents.py` reads them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import errno
 import os
 import time
-import tomllib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,16 +29,27 @@ from typing import Any
 from fedquilt.core.federation import Federation
 from fedquilt.core.params import Tensors
 from fedquilt.core.state import RunState
-from fedquilt.errors import RunError
+from fedquilt.errors import DataError, RunError
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
-from fedquilt.experiment.toml import parse, read_text
+from fedquilt.experiment.contents import (
+    ASIDE,
+    CHECKPOINTS,
+    ENVIRONMENT,
+    ERROR,
+    METRICS,
+    PARTITION,
+    SPEC,
+    Contents,
+    Saved,
+    checkpoint_paths,
+    read_contents,
+    read_saved,
+)
+from fedquilt.experiment.sealed import sealed_json, sealed_text
+from fedquilt.experiment.storage import FULL, READ_ONLY, storing
 from fedquilt.metrics.curves import History
-from fedquilt.partition.stored import to_bytes
-from fedquilt.progress import counted
-
-KEYS = {"round", "accuracy", "loss", "dropped", "applied", "seconds", "bytes_down", "bytes_up"}
-"""What every record has; a line without them is damaged."""
+from fedquilt.partition.stored import describe_stored, to_bytes
 
 KEPT = 2
 """Checkpoints kept: if the newest turns out damaged, the one before it serves."""
@@ -51,105 +64,97 @@ class RunFolder:
     @property
     def spec(self) -> Path:
         """The resolved spec."""
-        return self.path / "spec.toml"
+        return self.path / SPEC
 
     @property
     def metrics(self) -> Path:
         """One line of JSON a round."""
-        return self.path / "metrics.jsonl"
+        return self.path / METRICS
 
     @property
     def checkpoints(self) -> list[Path]:
         """The checkpoints there are, the newest first."""
-        return sorted((self.path / "checkpoints").glob("round-*.safetensors"), reverse=True)
+        return checkpoint_paths(self.path)
+
+    def read(self) -> Contents:
+        """Read and check all there is; what is damaged is named in `damage`."""
+        return read_contents(self.path)
+
+    def read_aloud(self) -> Contents:
+        """Read all there is, and warn of what is damaged."""
+        found = self.read()
+        for text in found.damage:
+            # One place for all who read: a command that reads a folder twice says it once.
+            warnings.warn(text, RuntimeWarning, stacklevel=1)
+        return found
+
+    def history(self) -> History:
+        """Read the records of the rounds so far; those that are damaged are left out, with a warning."""
+        return self.read_aloud().history
+
+    def saved(self) -> Saved | None:
+        """Read the newest checkpoint that is good, whatever became of the other files."""
+        return read_saved(self.path)
+
+    def latest(self) -> tuple[RunState, dict[str, str]] | None:
+        """Read the checkpoint to go on from."""
+        found = self.read_aloud().saved
+        return None if found is None else (found.run, found.about)
 
     def begin(self, spec: str, environment: dict[str, Any]) -> None:
         """Write what a new run starts from."""
-        (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
-        write_whole(self.path / "environment.json", (json.dumps(environment, indent=2) + "\n").encode())
-        write_whole(self.spec, spec.encode())
-
-    def tables(self) -> dict[str, Any]:
-        """Read the resolved spec."""
-        if not self.spec.exists():
-            raise RunError(f"{self.path}: holds no run (there is no {self.spec.name} in it)")
-        try:
-            return parse(read_text(self.spec))
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise RunError(f"{self.spec}: is damaged: {error}") from None
+        with storing(self.path):
+            (self.path / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+            write_whole(self.path / ENVIRONMENT, sealed_json(environment, indent=2).encode())
+            write_whole(self.spec, sealed_text(spec).encode())
 
     def keep_partition(self, federation: Federation, made_by: dict[str, Any]) -> None:
         """Write, once, who held what before any of it was taken away; `made_by` is the table of a spec."""
-        path, data = self.path / "partition.npz", federation.data
-        if not path.exists():
+        path, data = self.path / PARTITION, federation.data
+        with storing(self.path):
+            if path.exists():
+                try:
+                    describe_stored(path)
+                    return
+                except DataError:
+                    self.set_aside(path)
             write_whole(path, to_bytes(federation.given, data.train.y.numpy(), made_by, len(data.test)))
 
+    def set_aside(self, path: Path) -> None:
+        """Move a file into `set_aside/`, where nothing is read and nothing is overwritten."""
+        with storing(self.path):
+            aside = self.path / ASIDE
+            aside.mkdir(exist_ok=True)
+            names = (f"{path.name}{f'.{number}' if number else ''}" for number in range(10_000))
+            path.rename(next(aside / name for name in names if not (aside / name).exists()))
+
     def abandon(self) -> None:
-        """Remove what `begin` wrote, for a run that could not start."""
-        for name in ("spec.toml", "environment.json", ".lock"):
-            (self.path / name).unlink(missing_ok=True)
-        for folder in (self.path / "checkpoints", self.path):
-            if folder.exists() and not any(folder.iterdir()):
-                folder.rmdir()
+        """Remove what was written for a run that could not start."""
+        with contextlib.suppress(OSError):  # on a read-only disk there is nothing to remove
+            for name in (SPEC, ENVIRONMENT, PARTITION, ".lock"):
+                (self.path / name).unlink(missing_ok=True)
+            for folder in (self.path / CHECKPOINTS, self.path):
+                if folder.exists() and not any(folder.iterdir()):
+                    folder.rmdir()
 
     def fail(self, why: str) -> None:
         """Note why a run could not go on."""
         with contextlib.suppress(OSError):
-            write_whole(self.path / "error.txt", (why + "\n").encode())
+            write_whole(self.path / ERROR, sealed_text(why).encode())
 
     def forgive(self) -> None:
         """Forget why a run could not go on: it is tried again."""
-        (self.path / "error.txt").unlink(missing_ok=True)
-
-    def error(self) -> str | None:
-        """Return why the run could not go on, if so."""
-        path = self.path / "error.txt"
-        return path.read_text(encoding="utf-8", errors="replace").strip() if path.exists() else None
-
-    def history(self) -> History:
-        """Read the records of the rounds so far; a line that a crash left unfinished ends the reading."""
-        records: list[dict[str, Any]] = []
-        if self.metrics.exists():
-            for line in self.metrics.read_text(encoding="utf-8", errors="replace").splitlines():
-                try:
-                    record = json.loads(line)
-                except json.JSONDecodeError:
-                    break
-                if not isinstance(record, dict) or not record.keys() >= KEYS or record["round"] != len(records) + 1:
-                    break
-                records.append(record)
-        return History(records)
+        with storing(self.path):
+            (self.path / ERROR).unlink(missing_ok=True)
 
     def save(self, run: RunState, about: dict[str, str], frozen: Tensors | None = None) -> None:
-        """Write a checkpoint and drop those that are no longer needed."""
-        checkpoint.save(self.path / "checkpoints" / f"round-{run.round:08d}.safetensors", run, about, frozen)
-        for old in self.checkpoints[KEPT:]:
+        """Write a checkpoint and drop those before it that are no longer needed."""
+        (self.path / CHECKPOINTS).mkdir(exist_ok=True)  # not its parents: a run folder that is gone is not made again
+        path = self.path / CHECKPOINTS / f"round-{run.round:08d}.safetensors"
+        checkpoint.save(path, run, about, frozen)
+        found = self.checkpoints
+        for old in found[found.index(path) + KEPT :]:
             old.unlink()
-
-    def latest(self) -> tuple[RunState, dict[str, str]] | None:
-        """Read the newest checkpoint that is whole and whose rounds are all in the metrics."""
-        newest = self.newest()
-        return None if newest is None else newest[1:]
-
-    def newest(self) -> tuple[Path, RunState, dict[str, str]] | None:
-        """Find and read that checkpoint."""
-        recorded, found = len(self.history()), self.checkpoints
-        for path in found:
-            try:
-                run, about = checkpoint.load(path)
-            except RunError as error:
-                warnings.warn(f"{error}; it is not used", RuntimeWarning, stacklevel=2)
-                continue
-            if run.round <= recorded:
-                return path, run, about
-            warnings.warn(
-                f"{path}: is ahead of {self.metrics.name}, which has {counted(recorded, 'whole round')}; it is not used",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        if found:
-            warnings.warn(f"{self.path}: no checkpoint can be used: starting again", RuntimeWarning, stacklevel=2)
-        return None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -158,6 +163,9 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             file = (self.path / ".lock").open("w")
         except OSError as error:
+            if error.errno in (*FULL, *READ_ONLY):
+                with storing(self.path):
+                    raise
             raise RunError(f"{self.path}: cannot be used as a run folder: {error.strerror}") from None
         with file:
             _lock_soon(file.fileno(), self.path)
@@ -196,16 +204,27 @@ def _lock(descriptor: int, alone: bool) -> bool:
 class MetricsWriter:
     """Appends records to metrics.jsonl, after cutting it back to the rounds that count."""
 
-    def __init__(self, folder: RunFolder, keep: int) -> None:
-        """Keep the first `keep` records."""
-        records = folder.history().records[:keep]
-        write_whole(folder.metrics, "".join(_line(record) for record in records).encode())
-        self._file = folder.metrics.open("a", encoding="utf-8")
+    def __init__(self, folder: RunFolder, records: list[dict[str, Any]], aside: bool = False) -> None:
+        """Begin with these records; the file that is there is replaced, or set aside."""
+        if aside and folder.metrics.exists():
+            folder.set_aside(folder.metrics)
+        write_whole(folder.metrics, "".join(sealed_json(record) for record in records).encode())
+        # Without a buffer: what a full disk did not take must not come up again when the file is closed.
+        self._file = folder.metrics.open("ab", buffering=0)
 
     def append(self, record: dict[str, Any]) -> None:
-        """Add a record; it reaches the system at once and the disk with `sync`."""
-        self._file.write(_line(record))
-        self._file.flush()
+        """Add a record; it reaches the system at once and the disk with `sync`. A record is written whole or not at all."""
+        status = os.fstat(self._file.fileno())
+        if not status.st_nlink:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), METRICS)
+        left = memoryview(sealed_json(record).encode())
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file.fileno(), status.st_size)
+            raise
 
     def sync(self) -> None:
         """Make sure that what was appended is on disk."""
@@ -214,7 +233,3 @@ class MetricsWriter:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def _line(record: dict[str, Any]) -> str:
-    return json.dumps(record) + "\n"

@@ -9,9 +9,10 @@ from typing import Any
 
 from fedquilt.core.params import Tensors
 from fedquilt.core.state import RunState
-from fedquilt.errors import FedquiltError
+from fedquilt.errors import StorageError
 from fedquilt.experiment.client_fares import ClientFares
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
+from fedquilt.experiment.storage import storing
 
 
 class Keeper:
@@ -20,6 +21,7 @@ class Keeper:
     def __init__(
         self,
         folder: RunFolder,
+        metrics: MetricsWriter,
         start: int,
         about: dict[str, str],
         digest: Callable[[RunState], str],
@@ -27,7 +29,7 @@ class Keeper:
         frozen: Tensors,
     ) -> None:
         """Go on after round `start`, with a checkpoint every so many seconds; `about` and `frozen` stand in each."""
-        self.metrics = MetricsWriter(folder, keep=start)
+        self.metrics = metrics
         self.fares = ClientFares()
         self._folder = folder
         self._about = about
@@ -55,10 +57,11 @@ class Keeper:
             with self._writing():
                 self._save(self._newest)
 
-    def fail(self, why: str) -> None:
-        """Save what there is, and note why the run could not go on."""
+    def fail(self, why: str | None) -> None:
+        """Save what there is, and note why the run could not go on, if that is known."""
         self.catch_up()
-        self._folder.fail(why)
+        if why is not None:
+            self._folder.fail(why)
 
     def _save(self, run: RunState) -> None:
         self.metrics.sync()
@@ -68,10 +71,8 @@ class Keeper:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
-            yield
-        except OSError as error:
+            with storing(self._folder.path):
+                yield
+        except StorageError:
             self._writable = False
-            raise FedquiltError(
-                f"{self._folder.path}: cannot be written: {error.strerror}. What was saved before is good: put that right, "
-                f"then go on with `fedquilt resume {self._folder.path}`"
-            ) from None
+            raise

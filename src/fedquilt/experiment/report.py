@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedquilt.errors import SpecError
-from fedquilt.experiment.client_fares import read_accuracies
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_curves, draw_fares
-from fedquilt.experiment.summary import quiet_summary
+from fedquilt.experiment.storage import storing
+from fedquilt.experiment.summary import summarise
+from fedquilt.metrics.curves import History
 from fedquilt.progress import figure
 
 HEADER = (
@@ -37,6 +38,7 @@ class Report:
     rows: list[tuple[str, ...]]
     target: float
     files: list[Path]
+    damage: tuple[str, ...] = ()
 
 
 def report(paths: Sequence[str | Path], out: str | Path, target: float | None = None) -> Report:
@@ -61,16 +63,22 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
     if target is not None and not 0 < target <= 1:
         raise SpecError(f"target: must be an accuracy above 0, at most 1, as in 0.97; got {target:g}")
     folders = [RunFolder(path) for path in dict.fromkeys(Path(path) for path in paths)]
-    summaries = [quiet_summary(folder.path) for folder in folders]
+    contents = [folder.read() for folder in folders]
+    summaries = [summarise(folder, found) for folder, found in zip(folders, contents, strict=True)]
     named = len({folder.path.name for folder in folders}) == len(folders)
     histories = {
-        folder.path.name if named and folder.path.name else str(folder.path): folder.history() for folder in folders
+        folder.path.name if named and folder.path.name else str(folder.path): found.history
+        for folder, found in zip(folders, contents, strict=True)
     }
-    best = max((history.best[1] for history in histories.values() if history.best), default=0.0)
+    whole = [found.history for found in contents if not found.lost]
+    best = max((history.best[1] for history in whole if history.best), default=0.0)
     goal = target if target is not None else round(0.95 * best, 3)
     rows: list[tuple[str, ...]] = []
-    for about, (name, history) in zip(summaries, histories.items(), strict=True):
+    for about, name, found in zip(summaries, histories, contents, strict=True):
+        # What would need records that are lost is not known.
+        history = History([]) if found.lost else found.history
         spec, crossed = about["spec"], history.rounds_to(goal)
+        sent = "–" if found.lost else f"{(about['bytes_down'] + about['bytes_up']) / 1e6:.1f}"
         rows.append(
             (
                 name,
@@ -85,23 +93,24 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
                 _percent(_mean(history.accuracy[-10:])),
                 _percent(history.best[1] if history.best else None),
                 _percent(about["own_accuracy"]),
-                "not reached" if crossed is None else f"{crossed:.1f}",
-                f"{(about['bytes_down'] + about['bytes_up']) / 1e6:.1f}",
+                "–" if found.lost else "not reached" if crossed is None else f"{crossed:.1f}",
+                sent,
                 figure("loss", about["loss"]),
                 ", ".join(f"{name} {figure(name, value)}" for name, value in about["metrics"].items()) or "–",
             )
         )
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
     files = [folder / "curves.png", folder / "report.md"]
-    draw_curves(files[0], histories, goal or None)
-    fares = {name: read_accuracies(each.path) for name, each in zip(histories, folders, strict=True)}
-    known = {name: accuracies for name, accuracies in fares.items() if accuracies}
-    if known:
-        files.append(folder / "own.png")
-        draw_fares(files[-1], known)
-    files[1].write_text(_markdown(rows, goal, bool(known)), encoding="utf-8")
-    return Report(rows, goal, files)
+    known = {name: found.fares for name, found in zip(histories, contents, strict=True) if found.fares}
+    damage = tuple(text for found in contents for text in found.damage)
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        draw_curves(files[0], histories, goal or None)
+        if known:
+            files.append(folder / "own.png")
+            draw_fares(files[-1], known)
+        files[1].write_text(_markdown(rows, goal, bool(known), damage), encoding="utf-8")
+    return Report(rows, goal, files, damage)
 
 
 def _partition(table: dict[str, object]) -> str:
@@ -117,7 +126,7 @@ def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.2f}%"
 
 
-def _markdown(rows: Sequence[tuple[str, ...]], goal: float, own: bool) -> str:
+def _markdown(rows: Sequence[tuple[str, ...]], goal: float, own: bool, damage: Sequence[str]) -> str:
     lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(
@@ -125,5 +134,6 @@ def _markdown(rows: Sequence[tuple[str, ...]], goal: float, own: bool) -> str:
             *["# Comparison of runs", "", *lines, "", f"Target accuracy: {_percent(goal or None)}.", ""],
             *["![](curves.png)", ""],
             *(["## Clients on their own test examples", "", "![](own.png)", ""] if own else []),
+            *(["## Damaged files", "", *(f"- {text}" for text in damage), ""] if damage else []),
         ]
     )

@@ -38,7 +38,7 @@ class Result:
         name = next((name for name in ("accuracy", "loss") if newest.get(name) is not None), None)
         score = "" if name is None else f", {name} {newest[name]:.4f}"
         score += ", diverged" if self.diverged else ""
-        return f"Result({counted(len(self.history), 'round')}{score}, digest {self.digest[:12]}…)"
+        return f"Result({counted(self.run.round, 'round')}{score}, digest {self.digest[:12]}…)"
 
 
 def result_of(

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedquilt import interrupts
 from fedquilt.core.engine import Engine, Settling, settled
 from fedquilt.core.federation import Federation
 from fedquilt.errors import FedquiltError, RunError, SpecError
 from fedquilt.experiment.build import build
+from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import Watcher, execute, tell_stage
 from fedquilt.experiment.fingerprint import fingerprint, require_same
@@ -19,6 +21,7 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_run
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Spec, change, check_spec, load_spec, put
+from fedquilt.experiment.storage import storing
 
 
 @dataclass(frozen=True)
@@ -66,46 +69,53 @@ def run(
         )
     with folder.locked():
         # The spec is written first: from then on a run that is killed can be resumed.
-        folder.begin(checked.to_toml(), environment())
-        _tell_loading(watcher, checked)
         try:
-            federation, engine = build(checked)
-            checked, engine = _settled(checked, federation, engine)
+            with interrupts.allowed():
+                folder.begin(checked.to_toml(), environment())
+                _tell_loading(watcher, checked)
+                federation, engine = build(checked)
+                checked, engine = _settled(checked, federation, engine)
         except (FedquiltError, KeyboardInterrupt):
+            interrupts.hold()
             folder.abandon()
             raise
         folder.begin(checked.to_toml(), environment())
         return _finished(folder, federation, engine, checked, watcher)
 
 
-def resume(path: str | Path, rounds: int | None = None, watcher: Watcher | None = None) -> Run:
+def resume(
+    path: str | Path, rounds: int | None = None, watcher: Watcher | None = None, from_start: bool = False
+) -> Run:
     """Go on with a run from its newest good checkpoint; `rounds` makes it longer.
+
+    A run all of whose checkpoints are damaged is refused, unless it is to train again `from_start`: what the folder holds
+    of the rounds so far is then set aside.
 
     >>> resume("runs/nothing-here")
     Traceback (most recent call last):
     fedquilt.errors.RunError: runs/nothing-here: holds no run (there is no spec.toml in it)
     """
     folder = RunFolder(Path(path))
-    spec = read_spec(folder)
+    found = folder.read_aloud()
+    spec = _spec(folder, found)
+    found.start(folder.path, from_start)  # refused before anything is changed
     if rounds is not None:
         tables = spec.resolved()
         put(tables, "run.rounds", rounds)
         spec = check_spec(tables, source=str(folder.spec))
-        done = len(folder.history())
-        if rounds < done:
-            raise RunError(f"{folder.path}: has {done} rounds already; ask for more to make it longer")
+        if rounds < found.round:
+            raise RunError(f"{folder.path}: has {found.round} rounds already; ask for more to make it longer")
     with folder.locked():
         _tell_loading(watcher, spec)
         federation, engine = build(spec)
         if spec.parts["engine"].arguments.get("compute") == "auto":  # killed before it was decided
             spec, engine = _settled(spec, federation, engine)
             folder.begin(spec.to_toml(), environment())
-        if rounds is not None:
-            latest = folder.latest()
-            if latest is not None:  # before the folder is changed
-                require_same(folder, latest[1].get("federation"), fingerprint(federation))
+        if rounds is not None or not found.spec_checked:
+            if found.saved is not None:  # before the folder is changed
+                require_same(folder, found.saved.about.get("federation"), fingerprint(federation))
             folder.begin(spec.to_toml(), environment())
-        return _finished(folder, federation, engine, spec, watcher)
+        return _finished(folder, federation, engine, spec, watcher, from_start)
 
 
 def _tell_loading(watcher: Watcher | None, spec: Spec) -> None:
@@ -124,19 +134,31 @@ def _settled(spec: Spec, federation: Federation, engine: Engine) -> tuple[Spec, 
 
 def read_spec(folder: RunFolder) -> Spec:
     """Read the resolved spec of a run folder."""
-    tables = folder.tables()
-    if "python" in tables:
+    return _spec(folder, folder.read_aloud())
+
+
+def _spec(folder: RunFolder, found: Contents) -> Spec:
+    if "python" in found.tables:
         raise RunError(f"{folder.path}: is a run from Python; call fedquilt.train(…, out=…) again to go on with it")
-    return check_spec(tables, source=str(folder.spec))
+    return check_spec(found.tables, source=str(folder.spec))
 
 
-def _finished(folder: RunFolder, federation: Federation, engine: Engine, spec: Spec, watcher: Watcher | None) -> Run:
+def _finished(
+    folder: RunFolder,
+    federation: Federation,
+    engine: Engine,
+    spec: Spec,
+    watcher: Watcher | None,
+    from_start: bool = False,
+) -> Run:
     folder.keep_partition(federation, spec.resolved()["partition"])
-    result = execute(federation, engine, spec.options, folder, watcher)
+    result = execute(federation, engine, spec.options, folder, watcher, from_start)
     if result.history.records and not result.interrupted:
         try:
-            draw_run(folder.path, result.history, federation)
+            with interrupts.allowed(), storing(folder.path):
+                draw_run(folder.path, result.history, federation)
         except KeyboardInterrupt:  # all rounds are saved, and resuming draws what is missing
+            interrupts.hold()
             result = replace(result, interrupted=True)
     return Run(folder.path, result)
 

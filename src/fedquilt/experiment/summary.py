@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from fedquilt.experiment.contents import ERROR, Contents
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.metrics.curves import History
 from fedquilt.metrics.divergence import divergence
@@ -35,43 +36,47 @@ def summary(path: str | Path) -> dict[str, Any]:
     ('finished', 2, True)
     """
     folder = RunFolder(Path(path))
-    spec = folder.tables()
-    history = folder.history()
+    return summarise(folder, folder.read_aloud())
+
+
+def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
+    """Describe a run whose folder was read. What would need a record that is lost is not known, and None."""
+    spec, history, latest = found.tables, found.history, found.saved
     options = spec.get("run", {})
-    latest = folder.latest()
-    last = history.accuracy[-1] if history.accuracy else None
+    newest = [] if found.lost_since(history.rounds[-1] if history.rounds else 0) else history.records
+    last = history.accuracy[-1] if newest and history.accuracy else None
     rounds = options.get("rounds")
-    if latest is not None and "last_round" in latest[1]:  # a method that ends by itself, such as one_shot
-        rounds = min(rounds or math.inf, int(latest[1]["last_round"]))
-    complete = len(history) >= (rounds or math.inf)
+    if latest is not None and "last_round" in latest.about:  # a method that ends by itself, such as one_shot
+        rounds = min(rounds or math.inf, int(latest.about["last_round"]))
+    complete = found.round >= (rounds or math.inf)
     reached = last is not None and last >= options.get("stop_at", float("inf"))
-    saved = 0 if latest is None else latest[0].round
-    diverged = divergence(history, rounds)
+    saved = 0 if latest is None else latest.run.round
+    diverged = None if found.lost else divergence(history, rounds)
     stopped = diverged is not None and options.get("on_divergence", "stop") == "stop"
     state = "running" if folder.running() else "finished" if complete or reached or stopped else "interrupted"
-    if state == "finished" and saved < len(history):
+    if state == "finished" and saved < found.round:
         state = "interrupted"
-    if state == "interrupted" and folder.error() is not None:
+    if state == "interrupted" and (folder.path / ERROR).exists():
         state = "failed"
     if state == "finished" and diverged is not None:
         state = "diverged"
     return {
         "run": str(folder.path),
         "state": state,
-        "round": len(history),
+        "round": found.round,
         "rounds": rounds,
         "saved_round": saved,
         "accuracy": last,
-        "loss": history.loss[-1] if history.loss else None,
-        "metrics": _newest(history.records, "metrics") or {},
-        "best": _best(history),
-        "digest": None if latest is None else latest[1].get("model"),
+        "loss": history.loss[-1] if newest and history.loss else None,
+        "metrics": _newest(newest, "metrics") or {},
+        "best": None if found.lost else _best(history),
+        "digest": None if latest is None else latest.about.get("model"),
         "diverged": diverged if state == "diverged" else None,
-        "error": folder.error() if state == "failed" else None,
-        "own_accuracy": _newest(history.records, "own_accuracy"),
-        "own_accuracy_worst_tenth": _newest(history.records, "own_accuracy_worst_tenth"),
-        "own_accuracy_quantiles": _newest(history.records, "own_accuracy_quantiles"),
-        "groups": _newest(history.records, "groups"),
+        "error": (found.error or "not known: the file that says it is damaged") if state == "failed" else None,
+        "own_accuracy": _newest(newest, "own_accuracy"),
+        "own_accuracy_worst_tenth": _newest(newest, "own_accuracy_worst_tenth"),
+        "own_accuracy_quantiles": _newest(newest, "own_accuracy_quantiles"),
+        "groups": _newest(newest, "groups"),
         "absent": sum(len(record.get("absent", ())) for record in history),
         "simulated_seconds": _total(history.records, "simulated_seconds"),
         "left_out": _left_out(history.records),
@@ -79,7 +84,16 @@ def summary(path: str | Path) -> dict[str, Any]:
         "bytes_down": sum(record["bytes_down"] for record in history),
         "bytes_up": sum(record["bytes_up"] for record in history),
         "spec": spec,
-    }
+        "lost_rounds": [[rounds.start, rounds.stop - 1] for rounds in found.lost],
+        "damage": list(found.damage),
+    } | (_UNKNOWN if found.lost else {})
+
+
+_UNKNOWN: dict[str, Any] = {
+    **dict.fromkeys(("absent", "simulated_seconds", "seconds", "bytes_down", "bytes_up")),
+    "left_out": {"clients": None, "reasons": {}, "rounds_without_update": None},
+}
+"""Sums over all rounds, where the records of some are lost."""
 
 
 def _best(history: History) -> dict[str, Any] | None:
@@ -115,7 +129,7 @@ def _example(entry: dict[str, Any]) -> str:
 
 
 def quiet_summary(path: str | Path) -> dict[str, Any]:
-    """Return the summary without a warning for a damaged checkpoint: `saved_round` tells what is good."""
+    """Return the summary without warnings of what is damaged: its `damage` has them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return summary(path)

@@ -27,8 +27,10 @@ from fedquilt.experiment.execute import Watcher
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec, resume, run
 from fedquilt.experiment.spec import Spec, check_spec, load_spec, names_first, put
-from fedquilt.experiment.summary import as_json, quiet_summary
+from fedquilt.experiment.storage import storing
+from fedquilt.experiment.summary import as_json, quiet_summary, summarise
 from fedquilt.experiment.toml import Table
+from fedquilt.metrics.curves import History
 from fedquilt.text import short
 
 Announce = Callable[[str, int, int], Watcher | None]
@@ -117,7 +119,12 @@ def sweep(
     for number, (name, point) in enumerate(grid, start=1):
         if interrupted:
             break
-        interrupted = _run_point(folder / name, point, announce, name, number, len(grid))
+        try:
+            interrupted = _run_point(folder / name, point, announce, name, number, len(grid))
+        except KeyboardInterrupt:  # while a point's data were read: the points before it are there
+            if not any(RunFolder(folder / name).spec.exists() for name, _ in grid):
+                raise
+            interrupted = True
     points = [
         _point(folder / name, name, values, target) for (name, _), values in zip(grid, _values(checked), strict=True)
     ]
@@ -197,8 +204,10 @@ def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
 
 
 def _point(folder: Path, name: str, values: dict[str, Any], target: float | None) -> Point:
-    history = RunFolder(folder).history()
-    diverged = RunFolder(folder).spec.exists() and quiet_summary(folder)["state"] == "diverged"
+    run = RunFolder(folder)
+    found = run.read_aloud() if run.spec.exists() else None
+    history = History([]) if found is None or found.lost else found.history
+    diverged = found is not None and summarise(run, found)["state"] == "diverged"
     crossed = None if target is None else history.rounds_to(target)
     lowest = history.lowest
     best = history.best[1] if history.best else None
@@ -214,5 +223,6 @@ def _write(done: Sweep) -> None:
         "best": None if winner is None else vars(winner),
         "points": [vars(point) for point in done.points],
     }
-    done.results.parent.mkdir(parents=True, exist_ok=True)
-    done.results.write_text(as_json(content) + "\n", encoding="utf-8")
+    with storing(done.results.parent):
+        done.results.parent.mkdir(parents=True, exist_ok=True)
+        done.results.write_text(as_json(content) + "\n", encoding="utf-8")

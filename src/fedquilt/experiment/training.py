@@ -56,11 +56,13 @@ def train(
     simulate: Sequence[Simulation] = (),
     client_seconds: float | None = None,
     on_divergence: Literal["stop", "go_on"] = "stop",
+    from_start: bool = False,
 ) -> Result:
     """Train your own model on your own data, and return the history and the trained model.
 
     The module that is given is not changed. With `out`, metrics and checkpoints are kept in that folder, and the same
-    call goes on from there after an interruption.
+    call goes on from there after an interruption. With `from_start` it begins with the first round again, and what the
+    folder holds of the rounds so far is set aside: a run all of whose checkpoints are damaged goes on in no other way.
 
     `loss` is a name, or a function of outputs and targets that returns one loss a prediction; `metrics` are names or such
     functions. `start`, `start_skip` and `trainable` are as in a spec: a safetensors file with the model's first values,
@@ -118,8 +120,8 @@ def train(
         return _warned(execute(federation, settled(chosen, federation, rounds), options, None, watcher))
     folder = RunFolder(Path(out))
     with folder.locked():
-        chosen = _begin(folder, options, federation, chosen)
-        return _warned(execute(federation, chosen, options, folder, watcher))
+        chosen = _begin(folder, options, federation, chosen, from_start)
+        return _warned(execute(federation, chosen, options, folder, watcher, from_start))
 
 
 def _warned(result: Result) -> Result:
@@ -134,17 +136,19 @@ def _require(key: str, value: object, kind: type, what: str) -> None:
         raise ArgumentError("train", [Problem(key, f"must be {what}, got {value!r}")])
 
 
-def _begin(folder: RunFolder, options: Options, federation: Federation, engine: Engine) -> Engine:
+def _begin(folder: RunFolder, options: Options, federation: Federation, engine: Engine, from_start: bool) -> Engine:
     """Write what a run from Python starts from, or make sure that a folder holds the same run.
 
     What was decided of the engine when the run began is not decided again.
     """
     about = {"federation": fingerprint(federation)}
     if folder.spec.exists():
-        before = folder.tables().get("python", {})
+        found = folder.read_aloud()
+        before = found.tables.get("python", {})
         if "federation" not in before:
             raise RunError(f"{folder.path}: holds the run of a spec; go on with it by `fedquilt resume {folder.path}`")
         require_same(folder, before["federation"], about["federation"])
+        found.start(folder.path, from_start)  # refused before anything is changed
         if isinstance(engine, Settling) and "compute" in before:
             if engine.where != before.get("where", engine.where):
                 raise RunError(

@@ -31,6 +31,20 @@ class History:
         """Iterate over the records."""
         return iter(self.records)
 
+    @property
+    def last(self) -> int:
+        """The last round that is recorded: as many as there are records, unless some are lost.
+
+        >>> History([{"round": 1}, {"round": 3}]).last, History([]).last
+        (3, 0)
+        """
+        return self.records[-1]["round"] if self.records else 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether no record is lost, so that what is derived from all of them is right."""
+        return len(self.records) == self.last
+
     def _evaluated(self) -> list[dict[str, Any]]:
         return [record for record in self.records if any(record.get(key) is not None for key in EVALUATED)]
 

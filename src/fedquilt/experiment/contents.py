@@ -1,0 +1,280 @@
+"""Reads a run folder: all of it, checked. What is damaged is named, and nothing is taken from it.
+
+Every command that reads a run reads it here. A damaged record is lost, and the others count; a damaged checkpoint is passed
+over for another; a damaged spec ends the reading, since it says what the run is.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fedquilt.arguments import ArgumentError, check
+from fedquilt.core.state import RunState
+from fedquilt.errors import DataError, RunError
+from fedquilt.experiment import checkpoint
+from fedquilt.experiment.records import read_fares, read_record
+from fedquilt.experiment.sealed import DamagedError, UncheckedError, unsealed_json, unsealed_text
+from fedquilt.experiment.spec import WRAP, Options
+from fedquilt.metrics.curves import History
+from fedquilt.partition.stored import describe_stored
+from fedquilt.progress import counted
+
+SPEC = "spec.toml"
+ENVIRONMENT = "environment.json"
+METRICS = "metrics.jsonl"
+FARES = "clients.json"
+PARTITION = "partition.npz"
+ERROR = "error.txt"
+CHECKPOINTS = "checkpoints"
+ASIDE = "set_aside"
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint that is good."""
+
+    path: Path
+    run: RunState
+    about: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a run folder holds that is good, and what was found damaged.
+
+    `history` has the records that are good; `lost` the rounds, up to the last one known, whose records are not;
+    `damaged_lines` are those of `metrics.jsonl`, counted from 1.
+    `saved` is the checkpoint to go on from; `unusable` are those that cannot be used, or not with the records there are.
+    """
+
+    tables: dict[str, Any]
+    spec_checked: bool
+    history: History
+    lost: tuple[range, ...]
+    damaged_lines: tuple[int, ...]
+    saved: Saved | None
+    unusable: tuple[Path, ...]
+    fares: list[float] | None
+    error: str | None
+    damage: tuple[str, ...]
+
+    @property
+    def round(self) -> int:
+        """The last round that is known to be done."""
+        return max(self.history.last, 0 if self.saved is None else self.saved.run.round)
+
+    def start(self, folder: Path, from_start: bool = False) -> Saved | None:
+        """Return the checkpoint to go on from, none to begin with the first round, or refuse if all are damaged."""
+        if self.saved is None and self.unusable and not from_start:
+            name = shlex.quote(str(folder))
+            raise RunError(
+                f"{folder}: cannot go on: no good checkpoint is left ({', '.join(path.name for path in self.unusable)}: "
+                f"damaged). Nothing was changed. `fedquilt resume {name} --from-start` (in Python, from_start=True) trains "
+                f"again from the first round, and keeps what is there now in {folder / ASIDE}"
+            )
+        return None if from_start else self.saved
+
+    def lost_since(self, round_: int) -> bool:
+        """Say whether the record of a round after that one is lost."""
+        return any(rounds.stop - 1 > round_ for rounds in self.lost)
+
+
+def read_contents(folder: Path) -> Contents:
+    """Read and check everything that a run folder holds; raise a RunError where there is no run, or its spec is damaged."""
+    if not (folder / SPEC).exists():
+        raise RunError(f"{folder}: holds no run (there is no {SPEC} in it)")
+    try:
+        return _read(folder)
+    except OSError as error:
+        raise RunError(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from None
+
+
+def _read(folder: Path) -> Contents:
+    # Checkpoints come before records: while a run goes on, a record is written before the checkpoint that needs it.
+    good, bad = _read_checkpoints(checkpoint_paths(folder))
+    records, lines, unchecked = _read_records(folder / METRICS)
+    saved, lost = _chosen(good, [record["round"] for record in records])
+    damage = [*bad.values()]
+    if lines or lost:
+        damage.append(_about_records(folder / METRICS, lines, lost, len(records)))
+    paths = [path for path, _ in good]
+    passed_over = [] if saved is None else paths[: paths.index(saved.path)]
+    damage += [
+        f"{path}: is not used, since records up to it are lost: they are made again from {saved.path.name}"
+        for path in passed_over
+        if saved is not None
+    ]
+    fares = _or_damage(folder / FARES, read_fares, damage)
+    error = _or_damage(folder / ERROR, lambda content: unsealed_text(content).strip(), damage)
+    _or_damage(folder / ENVIRONMENT, lambda content: unsealed_json(content, indent=2), damage)
+    if (folder / PARTITION).exists():
+        try:
+            describe_stored(folder / PARTITION)
+        except DataError as why:
+            damage.append(f"{why}; `fedquilt resume` writes it again")
+    kept = (
+        "" if saved is None else f", and so is the checkpoint of round {saved.run.round}: `fedquilt export` can read it"
+    )
+    still_good = f"The records of {counted(len(records), 'round')} are good{kept}"
+    tables, checked = _read_spec(folder / SPEC, still_good)
+    if not checked and (unchecked or _unchecked(folder / ENVIRONMENT)):
+        raise RunError(
+            f"{folder}: was written by an older version of fedquilt, whose files carry no checks, and cannot be read by "
+            "this one: run its spec again into another folder"
+        )
+    if not checked:
+        damage.append(f"{folder / SPEC}: carries no check, as after a change by hand: it is taken as it stands")
+    unusable = (*bad, *passed_over)
+    return Contents(tables, checked, History(records), lost, tuple(lines), saved, unusable, fares, error, tuple(damage))
+
+
+def _chosen(good: Sequence[tuple[Path, Saved | int]], rounds: Sequence[int]) -> tuple[Saved | None, tuple[range, ...]]:
+    """Choose the newest of the checkpoints before which the fewest records are lost; return those that then are."""
+    recorded = max(rounds, default=0)
+    numbers = [each if isinstance(each, int) else each.run.round for _, each in good]
+    if not numbers:
+        return None, _gaps(rounds, recorded)
+    lost = _gaps(rounds, max(recorded, *numbers))
+    best = min(range(len(good)), key=lambda place: (_count(lost, numbers[place]), -numbers[place]))
+    path, found = good[best]
+    saved = found if isinstance(found, Saved) else Saved(path, *checkpoint.load(path))
+    return saved, _gaps(rounds, max(recorded, saved.run.round))
+
+
+def _or_damage(path: Path, read: Callable[[bytes], Read], damage: list[str]) -> Read | None:
+    """Read a file, or note how it is damaged."""
+    try:
+        return read(path.read_bytes()) if path.exists() else None
+    except DamagedError as why:
+        damage.append(f"{path}: is damaged: {why}; it is not used")
+        return None
+
+
+def _unchecked(path: Path) -> bool:
+    """Say whether a file of JSON is missing, or whole but without a check."""
+    try:
+        unsealed_json(path.read_bytes(), indent=2)
+    except (UncheckedError, FileNotFoundError):
+        return True
+    except DamagedError:
+        return False
+    return False
+
+
+def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
+    content, checked = path.read_bytes(), True
+    try:
+        try:
+            text = unsealed_text(content)
+        except UncheckedError:
+            text, checked = content.decode(), False
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as why:  # damage, or not TOML
+        raise RunError(
+            f"{path}: is damaged, or was changed by hand: {why}. If you changed it on purpose, delete its line "
+            f"`# check: …` and go on; otherwise put a good copy back. {still_good}"
+        ) from None
+    for name, table in tables.items():
+        inner = table if name == WRAP and isinstance(table, list) else [table]
+        if not all(isinstance(each, dict) for each in inner):
+            raise RunError(f"{path}: {name}: must be a table, [{name}]")
+    try:
+        check(Options, tables.get("run", {}))
+    except ArgumentError as error:
+        raise RunError("\n".join(f"{path}: [run] {each.key}: {each.message}" for each in error.problems)) from None
+    return tables, checked
+
+
+def _read_records(path: Path) -> tuple[list[dict[str, Any]], dict[int, str], bool]:
+    """Return the good records, the damaged lines by number with what is wrong, and whether no line carries a check."""
+    records: list[dict[str, Any]] = []
+    damaged: dict[int, str] = {}
+    unchecked = 0
+    *lines, rest = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = read_record(line + b"\n")
+        except DamagedError as why:
+            damaged[number] = str(why)
+            unchecked += isinstance(why, UncheckedError)
+            continue
+        before = records[-1]["round"] if records else 0
+        if record["round"] <= before:
+            damaged[number] = f"round {record['round']} stands after round {before}"
+            continue
+        records.append(record)
+    if rest:
+        damaged[len(lines) + 1] = "it is unfinished"
+    return records, damaged, 0 < unchecked == len(lines)
+
+
+def _gaps(rounds: Sequence[int], done: int) -> tuple[range, ...]:
+    """Return the rounds up to `done` that are not among those given, which rise.
+
+    >>> _gaps([1, 2, 4, 8], 9)
+    (range(3, 4), range(5, 8), range(9, 10))
+    """
+    pairs = zip([0, *rounds], [*rounds, done + 1], strict=True)
+    return tuple(range(before + 1, after) for before, after in pairs if after - before > 1)
+
+
+def _count(lost: Sequence[range], last: int) -> int:
+    return sum(max(min(rounds.stop, last + 1) - rounds.start, 0) for rounds in lost)
+
+
+def _about_records(path: Path, lines: dict[int, str], lost: Sequence[range], good: int) -> str:
+    words = [f"line {number} is damaged ({why})" for number, why in list(lines.items())[:3]]
+    words += [f"{len(lines) - 3} more lines are damaged"] if len(lines) > 3 else []
+    consequence = f"the records of {spelled(lost)} are lost" if lost else "no record before it is lost"
+    return f"{path}: {', '.join([*words, consequence])}; the records of {counted(good, 'round')} are good"
+
+
+def spelled(lost: Sequence[range]) -> str:
+    """Write rounds.
+
+    >>> spelled([range(3, 4), range(5, 8)])
+    'rounds 3, 5 to 7'
+    """
+    parts = [str(each.start) if len(each) == 1 else f"{each.start} to {each.stop - 1}" for each in lost]
+    more = f" and {len(parts) - 5} more stretches" if len(parts) > 5 else ""
+    single = len(lost) == 1 and len(lost[0]) == 1
+    return f"{'round' if single else 'rounds'} {', '.join(parts[:5])}{more}"
+
+
+def read_saved(folder: Path) -> Saved | None:
+    """Read the newest checkpoint that is good; no other file is looked at."""
+    good, _ = _read_checkpoints(checkpoint_paths(folder))
+    newest = good[0][1] if good else None
+    return newest if isinstance(newest, Saved) else None
+
+
+def checkpoint_paths(folder: Path) -> list[Path]:
+    """Return the checkpoints there are, the newest first."""
+    named = [(path.stem.removeprefix("round-"), path) for path in (folder / CHECKPOINTS).glob("round-*.safetensors")]
+    numbered = sorted(((int(text), path) for text, path in named if text.isdecimal()), reverse=True)
+    return [path for _, path in numbered]
+
+
+def _read_checkpoints(paths: Sequence[Path]) -> tuple[list[tuple[Path, Saved | int]], dict[Path, str]]:
+    """Return the good ones, all but the newest by their round alone, and what is wrong with the others."""
+    good: list[tuple[Path, Saved | int]] = []
+    bad: dict[Path, str] = {}
+    for path in paths:
+        try:
+            found = Saved(path, *checkpoint.load(path))
+        except RunError as error:
+            if path.exists():  # a run that goes on removes those it no longer needs
+                bad[path] = f"{error}; it is not used"
+            continue
+        if path.stem != f"round-{found.run.round:08d}":
+            bad[path] = f"{path}: is damaged: it holds round {found.run.round}; it is not used"
+        else:
+            good.append((path, found.run.round if good else found))
+    return good, bad

@@ -1,0 +1,95 @@
+"""Text files that carry a check of their own content, so that one damaged bit is noticed.
+
+A JSON object has the check as its last key; any other text has it in its last line, a comment. It is the first 16 digits of
+the SHA-256 of everything else, as it was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+KEY = "check"
+MARK = "# check: "
+HINT = "; delete this line if you change the file by hand"
+
+
+class DamagedError(ValueError):
+    """A content that is not what was written; the text says why."""
+
+
+class UncheckedError(DamagedError):
+    """A content that carries no check at all."""
+
+    def __init__(self) -> None:
+        """Say so."""
+        super().__init__("it carries no check")
+
+
+def sealed_json(about: dict[str, Any], indent: int | None = None) -> str:
+    """Write a JSON object with its check; without `indent`, in one line.
+
+    >>> print(sealed_json({"round": 1}), end="")
+    {"round": 1, "check": "e4efddf83021d110"}
+    """
+    return json.dumps(about | {KEY: _digest(json.dumps(about))}, indent=indent) + "\n"
+
+
+def unsealed_json(content: bytes, indent: int | None = None) -> dict[str, Any]:
+    """Read what `sealed_json` wrote, without the check, or raise a DamagedError.
+
+    >>> unsealed_json(sealed_json({"round": 1}).encode())
+    {'round': 1}
+    >>> unsealed_json(sealed_json({"round": 1}).replace("1", "2", 1).encode())
+    Traceback (most recent call last):
+    fedquilt.experiment.sealed.DamagedError: its check does not match
+    """
+    try:
+        text = content.decode("utf-8")
+        about = json.loads(text)
+    except (ValueError, RecursionError):
+        raise DamagedError("it is not JSON") from None
+    if not isinstance(about, dict):
+        raise DamagedError("it is not a JSON object")
+    if about.pop(KEY, None) is None:
+        raise UncheckedError
+    if sealed_json(about, indent) != text:
+        raise DamagedError("its check does not match")
+    return about
+
+
+def sealed_text(text: str) -> str:
+    """Return a text with a last line that has its check.
+
+    >>> print(sealed_text("rounds = 2"), end="")
+    rounds = 2
+    # check: be2510b147516a05; delete this line if you change the file by hand
+    """
+    whole = text if text.endswith("\n") else text + "\n"
+    return f"{whole}{MARK}{_digest(whole)}{HINT}\n"
+
+
+def unsealed_text(content: bytes) -> str:
+    """Read what `sealed_text` wrote, without the check, or raise a DamagedError.
+
+    >>> unsealed_text(sealed_text("rounds = 2").encode())
+    'rounds = 2\\n'
+    >>> unsealed_text(b"rounds = 3")
+    Traceback (most recent call last):
+    fedquilt.experiment.sealed.UncheckedError: it carries no check
+    """
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DamagedError(f"it is not text in UTF-8 (byte {error.start})") from None
+    body, mark, _ = text.rpartition(MARK)
+    if not mark:
+        raise UncheckedError
+    if sealed_text(body) != text:
+        raise DamagedError("its check does not match")
+    return body
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
