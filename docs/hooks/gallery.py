@@ -36,15 +36,7 @@ def card(file: File) -> str:
         [
             f"<div markdown>\n\n**[{title}]({page})** {names}\n",
             f"[![{picture[1]}]({picture[2]}){{ loading=lazy }}]({page})\n",
-            f"{sentence(idea[1])}\n\n</div>\n",
+            f"{idea[1]}\n\n</div>\n",
         ]
     )
 
-
-def sentence(text: str) -> str:
-    """Return the first sentence of a paragraph.
-
-    >>> sentence("Clients drift, e.g. apart. This pulls them back.")
-    'Clients drift, e.g. apart.'
-    """
-    return re.split(r"(?<=[.:]) (?=[A-Z])", " ".join(text.split()))[0]

@@ -45,11 +45,12 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 def namespaces(package: griffe.Module) -> Iterator[tuple[str, list[Name]]]:
     """Yield every namespace with its public names: the subpackages first, then what only the root exports."""
-    at_root = {public_path(package, name): name for name in exported(package)}
+    at_root = {definition(package, name): name for name in exported(package)}
     elsewhere = set()
     for module in package.modules.values():
         names = []
-        for path, name in sorted((public_path(module, name), name) for name in exported(module)):
+        for name in sorted(exported(module)):
+            path = definition(module, name)
             short = at_root.get(path)
             names.append(Name(f"{PACKAGE}.{short}" if short else f"{module.path}.{name}", at(package, path)))
             elsewhere.add(path)
@@ -73,13 +74,13 @@ def is_namespace(module: griffe.Module, name: str) -> bool:
     return path == f"{module.path}.{name}" and name in module.modules
 
 
-def public_path(module: griffe.Module, name: str) -> str:
+def definition(module: griffe.Module, name: str) -> str:
     """Return the path at which a name is defined, following imports."""
     path = module.imports.get(name)
     if path is None or path == f"{module.path}.{name}":
         return f"{module.path}.{name}"
     home, _, name = path.rpartition(".")
-    return public_path(module.package[home.removeprefix(PACKAGE).removeprefix(".")], name) if "." in home else path
+    return definition(module.package[home.removeprefix(PACKAGE).removeprefix(".")], name) if "." in home else path
 
 
 def at(package: griffe.Module, path: str) -> griffe.Object | griffe.Alias:
@@ -108,6 +109,6 @@ def index(package: griffe.Module, pages: dict[str, list[Name]]) -> str:
     for namespace in sorted(pages):
         here = f"{namespace or PACKAGE}.md"
         parts.append(f"## [`{(package[namespace] if namespace else package).path}`]({here})")
-        rows = [f"| [`{name.public}`]({here}#{name.public}) | {name.summary} |" for name in pages[namespace]]
+        rows = [f"| [`{name.defined.name}`]({here}#{name.public}) | {name.summary} |" for name in pages[namespace]]
         parts.append("\n".join(["| name | what it is |", "|---|---|", *rows]))
     return "\n\n".join([*parts, ""])
