@@ -1,4 +1,4 @@
-"""Makes text that GitHub reads one way be read that way here too: nested lists are indented by two spaces there, by four here."""
+"""Lets text be read here as on GitHub: a nested list is indented by two spaces there, and Python-Markdown asks for four."""
 
 from __future__ import annotations
 

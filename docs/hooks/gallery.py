@@ -39,4 +39,3 @@ def card(file: File) -> str:
             f"{idea[1]}\n\n</div>\n",
         ]
     )
-

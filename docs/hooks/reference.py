@@ -105,7 +105,10 @@ def page(module: griffe.Module, names: list[Name]) -> str:
 
 def index(package: griffe.Module, pages: dict[str, list[Name]]) -> str:
     """Return the table of all public names."""
-    parts = ["# Python API", "Every public name, generated from the sources. `import fedquilt as fq` gives most of them."]
+    parts = [
+        "# Python API",
+        "Every public name, generated from the sources. `import fedquilt as fq` gives most of them.",
+    ]
     for namespace in sorted(pages):
         here = f"{namespace or PACKAGE}.md"
         parts.append(f"## [`{(package[namespace] if namespace else package).path}`]({here})")
