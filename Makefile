@@ -57,7 +57,8 @@ test: $(DEV)
 test-all: $(DEV)
 	@$(BIN)/python -m pytest $(SPREAD) -m "thorough or not thorough"
 
-# Which lines and branches of src the tests reach, those in worker processes included; a page for each file in htmlcov/.
+# Which lines and branches of src the tests reach, the command line in processes of its own included; a page for each file in
+# htmlcov/. Not what only an engine's workers run: those are ended by a kill, and a killed process reports nothing.
 coverage: $(DEV)
 	@$(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term:skip-covered --cov-report=html
 
