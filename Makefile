@@ -1,29 +1,48 @@
-# `make demo` and `make test` set up .venv by themselves.
+# Every target sets up what it needs of .venv by itself: the demo only what fedquilt runs with, the tests and linters all
+# that a developer needs, the documentation only what builds it (PyTorch is not needed for that).
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# Stamps are written last, so that an installation that was interrupted is done again.
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.installed
+DOCS := $(VENV)/.docs
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO := runs/demo
 # One test process a core: the tests take half as long on two.
 SPREAD := -n auto --maxprocesses 8
 
-.PHONY: demo test test-all lint setup clean
+.PHONY: demo test test-all coverage lint docs setup clean
 
-setup: $(STAMP)
+setup: $(DEV)
 
-# The stamp is written last, so that an installation that was interrupted is done again.
-$(STAMP): pyproject.toml constraints.txt
+$(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "fedquilt needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "Python's venv module is missing; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
-	@test -x $(BIN)/pip || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); }
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME): pyproject.toml constraints.txt | $(BIN)/pip
 	@echo "Installing fedquilt into $(VENV) (PyTorch is large: this takes a minute or more, once) ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(PIP_INSTALL) -e '.[digits]'
 	@touch $@
 
-demo: setup
+$(DEV): pyproject.toml constraints.txt | $(BIN)/pip
+	@echo "Installing fedquilt and its developers' tools into $(VENV) (PyTorch is large: this takes a minute or more, once) ..."
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $(RUNTIME) $(DOCS) $@
+
+# The extra's requirements alone: with the package, pip would install PyTorch too.
+$(DOCS): pyproject.toml | $(BIN)/pip
+	@echo "Installing what builds the documentation into $(VENV) ..."
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > $@.txt
+	@$(PIP_INSTALL) -r $@.txt
+	@touch $@
+
+demo: $(RUNTIME)
 	@rm -rf $(DEMO)
 	@$(BIN)/fedquilt run experiments/demo/fedavg-identical.toml --out $(DEMO)/fedavg-identical
 	@$(BIN)/fedquilt run experiments/demo/fedavg-skewed.toml --out $(DEMO)/fedavg-skewed
@@ -31,17 +50,27 @@ demo: setup
 	@$(BIN)/fedquilt report $(DEMO)/fedavg-identical $(DEMO)/fedavg-skewed $(DEMO)/fedavgm-skewed --out $(DEMO)/report
 	@echo "Who holds which digit: $(DEMO)/fedavg-skewed/clients.png"
 
-test: setup
+test: $(DEV)
 	@$(BIN)/python -m pytest $(SPREAD)
 
 # Every method in every way of computing: compiling takes a quarter of an hour or more.
-test-all: setup
+test-all: $(DEV)
 	@$(BIN)/python -m pytest $(SPREAD) -m "thorough or not thorough"
 
-lint: setup
+# Which lines and branches of src the tests reach, the command line in processes of its own included; a page for each file in
+# htmlcov/. Not what only an engine's workers run: those are ended by a kill, and a killed process reports nothing.
+coverage: $(DEV)
+	@$(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term:skip-covered --cov-report=html
+
+lint: $(DEV)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+# Strict: a broken link, anchor or reference is an error. Into site/.
+docs: $(DOCS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "The documentation is in site/: open site/index.html, or read it as you write with $(BIN)/mkdocs serve"
+
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs site htmlcov .coverage .coverage.*
