@@ -19,6 +19,7 @@ from fedquilt.core.context import ClientData, Context
 from fedquilt.core.evaluation import Counted, added, chunks, evaluate_chunk
 from fedquilt.core.exchange import Setting
 from fedquilt.core.fit import ClientError
+from fedquilt.core.local import EAGER, Recipe, forward
 from fedquilt.core.metric import Metric
 from fedquilt.core.own import hold_out, own_model
 from fedquilt.core.params import Layout, ModelState
@@ -32,7 +33,7 @@ from fedquilt.core.state import RunState, ServerState, initial_state
 from fedquilt.core.transform import State
 from fedquilt.core.updates import Answer
 from fedquilt.core.workbench import Workbench
-from fedquilt.data.data import Data, Split, require_sound
+from fedquilt.data.data import Data, Split, require_sound, whole
 from fedquilt.errors import ExampleError, FedquiltError, SpecError, naming_part, told
 from fedquilt.partition.partition import Partition
 from fedquilt.parts.metrics import accuracy
@@ -166,20 +167,27 @@ class Federation:
 
     def runs(self) -> bool:
         """Say whether the model runs forward and backward on two examples; its values are left as they were."""
+        return self.failure() is None
+
+    def failure(self) -> Exception | None:
+        """Return why the model does not run forward and backward on two examples, where it is and in its precision."""
         rows = torch.arange(min(2, len(self.data.train)))
         x, y = self.data.train.x[rows], self.data.train.y[rows]
-        params, _ = self.bench.load(self.initial)
-        with torch_seeded(self.seed, "trial"):
+        params, buffers = self.bench.load(self.initial)
+        place, algorithm = self.bench.place, self.algorithm
+        recipe = Recipe(self.bench.module.train(), algorithm.loss, algorithm.local, EAGER, (), place.autocast)
+        with torch_seeded(self.seed, "trial", device=place.device):
             try:
-                outputs = self.bench.module.train()(self.data.prepare(x) if self.data.prepare is not None else x)
-                torch.autograd.grad(self.algorithm.loss(outputs, y), tuple(params.values()), allow_unused=True)
+                x, y = place.put((self.data.prepare(x) if self.data.prepare is not None else x, whole(y)))
+                outputs, _ = forward(recipe, params, buffers, x)
+                torch.autograd.grad(algorithm.loss(outputs, y), tuple(params.values()), allow_unused=True)
             except ExampleError:  # an example that cannot be read says nothing of the model
-                return True
-            except Exception:
-                return False
+                return None
+            except Exception as error:
+                return error
             finally:
                 self.bench.load(self.initial)
-        return True
+        return None
 
     def rehearse(self) -> None:
         """Run the model on the examples with the largest labels, so that one that does not fit is refused at once."""

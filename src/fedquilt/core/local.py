@@ -95,7 +95,7 @@ def local_step(
     given = point.given or {}
 
     def objective(parameters: Tensors) -> tuple[Tensor, tuple[Tensor, Tensors]]:
-        outputs, buffers = _outputs(recipe, parameters, carried.buffers, batch.x)
+        outputs, buffers = forward(recipe, parameters, carried.buffers, batch.x)
         loss = recipe.loss(outputs, batch.y, batch.weights)
         total = loss
         for penalty, features in recipe.penalties:
@@ -109,7 +109,8 @@ def local_step(
     return stepped, Carried(optimiser, buffers), value
 
 
-def _outputs(recipe: Recipe, params: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, Tensors]:
+def forward(recipe: Recipe, params: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, Tensors]:
+    """Run the model on examples, in the precision of the recipe; return its outputs in float32, and its buffers."""
     if recipe.autocast is None:
         return recipe.mode.call(recipe.module, params, buffers, x)
     with torch.autocast(recipe.autocast, dtype=torch.bfloat16):
