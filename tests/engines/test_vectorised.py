@@ -13,7 +13,7 @@ from torch import nn
 
 import fedquilt
 from fedquilt import registry
-from fedquilt.core.compiling import planned_steps, trouble
+from fedquilt.core.compiling import planned_steps
 from fedquilt.core.federation import Federation
 from fedquilt.core.padded import Shape, _places
 from fedquilt.errors import FedquiltError
@@ -111,12 +111,6 @@ def test_one_step_agrees_to_1e_6(blobs, unbalanced, smooth):
         for engine in (fedquilt.inline(), fedquilt.vectorised(block=6, workers=1))
     )
     assert (plain - mapped).abs().max() < 1e-6
-
-
-@pytest.fixture
-def compiler():
-    if trouble() is not None:
-        pytest.skip(f"nothing can be compiled here: {trouble()}")
 
 
 def test_compiled_it_is_the_reference_and_itself(compiler, blobs, unbalanced, tmp_path):
