@@ -135,8 +135,12 @@ def test_a_model_that_cannot_be_trained_in_bfloat16_is_refused_before_the_first_
         begin = heard = round = pytest.fail
 
     method, lowered = fedquilt.fed_avg(), engine(precision="bf16")
-    with pytest.raises(SpecError, match=r'precision = "bf16": .*index_add_.*; use precision = "float32"'):
+    refusal = r'precision = "bf16": .*index_add_.*; use precision = "float32"'
+    with pytest.raises(SpecError, match=refusal):
         fedquilt.train(Gathers(), blobs, unbalanced, method, 1, engine=lowered, watcher=Watcher())
+    federation = Federation.of(Gathers(), blobs, unbalanced, method, 1)
+    with pytest.raises(SpecError, match=refusal), lowered.open(federation):  # as a run that is resumed here does
+        pytest.fail("a session was opened")
     assert fedquilt.train(Gathers(), blobs, unbalanced, method, 1, engine=engine()).history.records[0]["dropped"] == []
 
 
