@@ -65,3 +65,16 @@ def federate(blobs: Data, unbalanced: Partition, smooth: nn.Module) -> Callable[
         return Federation.of(module or smooth, data or blobs, unbalanced, algorithm, seed, simulation=simulation)
 
     return make
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something that compiles, without which a test is skipped; programs take two steps a call.
+
+    The C++ compiler takes seconds for every step of a call. Two show what ten do: values that go from step to step.
+    """
+    from fedquilt.core.compiling import trouble
+
+    if trouble() is not None:
+        pytest.skip(f"nothing can be compiled here: {trouble()}")
+    monkeypatch.setattr("fedquilt.core.block.STEPS", 2)

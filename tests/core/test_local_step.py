@@ -65,7 +65,7 @@ def test_mapped_over_clients_it_is_the_loop(smooth):
     assert distance(one_by_one(smooth), all_at_once(smooth, lambda step: step)) < 1e-6
 
 
-def test_compiled_it_is_the_loop(smooth):
+def test_compiled_it_is_the_loop(smooth, compiler):
     torch._dynamo.reset()
     compiled = all_at_once(smooth, lambda step: torch.compile(step, fullgraph=True, dynamic=False))
     assert distance(one_by_one(smooth), compiled) < 1e-6

@@ -46,7 +46,7 @@ def learnt(data: Data, held: Partition, engine: object, loss: object = "mean_squ
     return fedquilt.train(zero(), data, held, method, 20, engine=engine, loss=loss)  # type: ignore[arg-type]
 
 
-def test_regression_finds_the_line_whatever_the_engine(line: Data, held: Partition) -> None:
+def test_regression_finds_the_line_whatever_the_engine(line: Data, held: Partition, compiler: None) -> None:
     results = {
         "inline": learnt(line, held, fedquilt.inline()),
         "processes": learnt(line, held, fedquilt.processes(workers=2)),

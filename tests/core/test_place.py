@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -108,6 +114,83 @@ def test_bfloat16_is_near_and_the_same_bits_over_workers(blobs, unbalanced, smoo
     assert 1e-7 < (exact - lowered).abs().max() < 0.05
     mapped = _trained(smooth, blobs, unbalanced, fedquilt.vectorised(block=3, workers=1, precision="bf16"))
     assert (mapped.state.vector - lowered).abs().max() < 0.02
+
+
+class Gathers(nn.Module):
+    """Adds what a layer returns to numbers in float32: torch does not do that in bfloat16, on whatever processor."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return torch.zeros(len(x), 3).index_add(0, torch.arange(len(x)), self.linear(x))
+
+
+@pytest.mark.parametrize(
+    "engine", [fedquilt.inline, fedquilt.processes, fedquilt.vectorised], ids=lambda engine: engine.__name__
+)
+def test_a_model_that_cannot_be_trained_in_bfloat16_is_refused_before_the_first_round(blobs, unbalanced, engine):
+    class Watcher:
+        begin = heard = round = pytest.fail
+
+    method, lowered = fedquilt.fed_avg(), engine(precision="bf16")
+    refusal = r'precision = "bf16": .*index_add_.*; use precision = "float32"'
+    with pytest.raises(SpecError, match=refusal):
+        fedquilt.train(Gathers(), blobs, unbalanced, method, 1, engine=lowered, watcher=Watcher())
+    federation = Federation.of(Gathers(), blobs, unbalanced, method, 1)
+    with pytest.raises(SpecError, match=refusal), lowered.open(federation):  # as a run that is resumed here does
+        pytest.fail("a session was opened")
+    assert fedquilt.train(Gathers(), blobs, unbalanced, method, 1, engine=engine()).history.records[0]["dropped"] == []
+
+
+def test_a_model_that_cannot_be_trained_at_all_is_not_blamed_on_the_precision(blobs, unbalanced):
+    class Broken(nn.Linear):
+        def forward(self, x):
+            if self.training:
+                raise ValueError("not today")
+            return super().forward(x)
+
+    with pytest.warns(RuntimeWarning, match="not today"):
+        fedquilt.train(Broken(8, 3), blobs, unbalanced, fedquilt.fed_avg(), 1, engine=fedquilt.inline(precision="bf16"))
+
+
+SPEC = """
+[run]
+rounds = 2
+[data]
+name = "posts"
+path = "posts.jsonl"
+vocabulary = 9
+[partition]
+name = "natural"
+[model]
+name = "word_lstm"
+vocabulary = 9
+embedding = 4
+hidden = 8
+[method]
+name = "fed_avg"
+[engine]
+name = "processes"
+precision = "bf16"
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="ONEDNN_MAX_CPU_ISA is about x86")
+def test_the_command_line_refuses_an_lstm_in_bfloat16_where_the_processor_has_none(tmp_path):
+    """An LSTM in bfloat16 needs AVX-512 in oneDNN; the run is refused before it begins, and leaves no folder."""
+    posts = [{"author": f"author {number % 4}", "text": "one two three four five six seven"} for number in range(40)]
+    (tmp_path / "posts.jsonl").write_text("\n".join(json.dumps(post) for post in posts))
+    (tmp_path / "spec.toml").write_text(SPEC)
+    command = [sys.executable, "-m", "fedquilt", "run", "spec.toml", "--out", "run"]
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 2, said
+    assert 'precision = "bf16": this model cannot be trained in it here: RuntimeError: could not create a prim' in said
+    assert said.endswith('use precision = "float32"')
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_is_not_gone_on_with_in_another_precision(blobs, unbalanced, smooth, tmp_path):

@@ -29,9 +29,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def trained(folder: Path, data: dict[str, Any], inputs: int, classes: int) -> list[float]:
+def trained(folder: Path, data: dict[str, Any], inputs: int, classes: int, rounds: int = 1) -> list[float]:
     spec = {
-        "run": {"rounds": 1},
+        "run": {"rounds": rounds},
         "data": data,
         "partition": {"name": "iid", "clients": 4},
         "model": {"name": "softmax_regression", "inputs": inputs, "classes": classes},
@@ -64,8 +64,8 @@ def test_one_round_on_a_data_set_of_the_hugging_face_library(folder: Path) -> No
 
 
 @pytest.mark.real_data
-def test_one_round_on_a_libsvm_set(folder: Path) -> None:
+def test_a_few_rounds_on_a_libsvm_set(folder: Path) -> None:
     if PUBLISHED["vehicle"].missing():
         pytest.skip(f"FEDQUILT_DATA names no folder with vehicle. {PUBLISHED['vehicle'].where()}")
-    (accuracy,) = trained(folder, {"name": "libsvm", "set": "vehicle"}, inputs=18, classes=4)
-    assert accuracy > 0.3  # one in four by chance
+    accuracies = trained(folder, {"name": "libsvm", "set": "vehicle"}, inputs=18, classes=4, rounds=5)
+    assert accuracies[-1] > 0.35  # one in four by chance; .47 to .52 with four seeds

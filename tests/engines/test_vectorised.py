@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.compiling import planned_steps, trouble
+from fedquilt.core.compiling import planned_steps
 from fedquilt.core.federation import Federation
 from fedquilt.core.padded import Shape, _places
 from fedquilt.core.tensors import from_bytes, to_bytes
@@ -140,12 +140,6 @@ def test_one_step_agrees_to_1e_6(blobs, unbalanced, smooth):
     assert (plain - mapped).abs().max() < 1e-6
 
 
-@pytest.fixture
-def compiler():
-    if trouble() is not None:
-        pytest.skip(f"nothing can be compiled here: {trouble()}")
-
-
 def test_compiled_it_is_the_reference_and_itself(compiler, blobs, unbalanced, tmp_path):
     """Whatever the workers, and resumed: unequal clients, momentum, importance, a proximal term, padded batches."""
     torch.manual_seed(0)
@@ -245,38 +239,44 @@ def test_compiled_workers_that_die_in_the_middle_of_a_block_cost_no_bits(compile
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(900)
-def test_rates_and_batches_in_ten_stages_are_resumed_in_the_middle(compiler, blobs, tmp_path):
-    """Each batch size is compiled by itself: more shapes than torch would compile of one function unless told to."""
+def test_rates_and_batches_in_stages_are_resumed_in_the_middle(compiler, blobs, tmp_path):
+    """Each batch size is compiled by itself: four shapes, of which torch would take two here unless told to."""
     torch._dynamo.reset()
     torch.manual_seed(0)
-    module, firsts = nn.Linear(8, 3), range(1, 11)
+    module, firsts = nn.Linear(8, 3), range(1, 5)
     held = Partition.of([range(11), range(11, 23), range(23, 31)])
     lr = {"stages": [[first, 0.2 / first] for first in firsts]}
     base = fedquilt.fed_avg(lr=lr, fraction=1.0, batch={"stages": [[first, 2 + first] for first in firsts]})
 
     def go(rounds, out, engine):
-        return fedquilt.train(module, blobs, held, base, rounds, engine=engine, out=tmp_path / out)
+        with torch._dynamo.config.patch(recompile_limit=2):
+            return fedquilt.train(module, blobs, held, base, rounds, engine=engine, out=tmp_path / out)
 
-    whole = go(11, "whole", fedquilt.vectorised(block=3, workers=1, compute="compiled"))
-    go(6, "stopped", fedquilt.vectorised(block=3, workers=1, compute="compiled"))
-    assert go(11, "stopped", fedquilt.vectorised(block=3, workers=2, compute="compiled")).digest == whole.digest
-    plain = go(11, "plain", fedquilt.inline())
+    whole = go(5, "whole", fedquilt.vectorised(block=3, workers=1, compute="compiled"))
+    go(2, "stopped", fedquilt.vectorised(block=3, workers=1, compute="compiled"))
+    assert go(5, "stopped", fedquilt.vectorised(block=3, workers=2, compute="compiled")).digest == whole.digest
+    plain = go(5, "plain", fedquilt.inline())
     assert (whole.state.vector - plain.state.vector).abs().max() < 1e-5
     assert [record["steps"] for record in whole.history] == [record["steps"] for record in plain.history]
-    assert len({record["steps"] for record in whole.history}) > 3
+    assert len({record["steps"] for record in whole.history}) > 2
 
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method changes course:RuntimeWarning")
 @pytest.mark.parametrize("name", METHODS)
-def test_compiled_every_method_is_the_reference_but_for_the_last_bits(name, compiler, blobs, unbalanced, smooth):
-    """In every engine; and the same bits inline as in processes, and with one worker as with two."""
+def test_compiled_every_method_is_the_reference_but_for_the_last_bits(name, compiler, blobs, unbalanced):
+    """In every engine; and the same bits inline as in processes, and with one worker as with two.
+
+    On one layer: the compiler takes seconds for every layer of every step, and methods do not see layers.
+    """
     torch._dynamo.reset()
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(8, 3))
+    module.classifier_layer = "0"
     rounds = 1 if name in RANKS else 5
 
     def go(engine):
-        return train(name, blobs, unbalanced, smooth, engine, rounds)
+        return train(name, blobs, unbalanced, module, engine, rounds)
 
     plain, alone = go(fedquilt.inline()), go(fedquilt.inline(compute="compiled"))
     blocks = [go(fedquilt.vectorised(block=3, workers=workers, compute="compiled")) for workers in (1, 2)]

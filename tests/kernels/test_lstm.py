@@ -100,11 +100,21 @@ def test_it_goes_backward_once():
         torch.autograd.grad(total, list(layer.parameters()))
 
 
+def lowered(layer, x):
+    """What a layer answers under autocast: its outputs, or why this processor has none (without AVX-512, oneDNN's)."""
+    with torch.autocast("cpu", torch.bfloat16):
+        try:
+            return layer(x)[0].tolist()
+        except RuntimeError as error:
+            return str(error)
+
+
 def test_under_autocast_and_without_places_it_is_torchs():
     layer = nn.LSTM(2, 3)
     x = torch.randn(4, 5, 2)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(with_kernels(layer)(x)[0], layer(x)[0])
+    theirs = lowered(layer, x)
+    assert lowered(with_kernels(layer), x) == theirs
+    assert isinstance(theirs, list) or "could not create a primitive" in theirs
     for module in (layer, with_kernels(layer)):
         with pytest.raises(RuntimeError, match="larger than 0"):
             module(x[:0])

@@ -18,8 +18,8 @@ INF = float("inf")
 BASE = {"lr": 0.1, "fraction": 1.0, "batch": INF}
 
 
-def model(features=5):
-    torch.manual_seed(2)
+def model(features=5, seed=2):
+    torch.manual_seed(seed)
     return random_fourier(inputs=8, features=features, classes=3, sigma=0.3)
 
 
@@ -116,17 +116,23 @@ def test_without_the_third_term_nothing_more_is_sent(blobs, unbalanced):
 
 
 def test_it_draws_clients_features_together(blobs):
-    """With a large γ the distance of the clients' features from all of them shrinks, as in the paper's Figure 2."""
+    """With a large γ the distance of the clients' features from all of them shrinks, as in the paper's Figure 2.
+
+    Over three models, in the mean of the last five rounds: one round's distance swings. Of 16 models and seeds, the worst
+    had .28 of the distance that it began with, and .16 of that without the term: the margin is .5.
+    """
     order = np.argsort(blobs.train.y.numpy(), kind="stable")
     held = fedquilt.Partition.by_sizes(order, np.array([80, 80, 80]))
-    base = fedquilt.fed_avg(lr=0.1, fraction=1.0, epochs=2)
-    found = {}
-    for gamma in (0.0, 1.0):
-        method = fedquilt.fed_avg_r(base, alpha=0, beta=0, gamma=gamma) if gamma else base
-        records = train(blobs, held, method, rounds=15, diagnose=True).history.records
-        found[gamma] = [record["excess_risk"]["discrepancy"] for record in records]
-    assert found[1.0][-1] < 0.5 * found[1.0][0]
-    assert found[1.0][-1] < 0.5 * found[0.0][-1]
+    base = fedquilt.fed_avg(lr=0.05, fraction=1.0, epochs=5, batch=INF)
+
+    def distances(method, seed):
+        records = train(blobs, held, method, rounds=15, module=model(seed=seed), diagnose=True).history.records
+        return [record["excess_risk"]["discrepancy"] for record in records]
+
+    drawn = fedquilt.fed_avg_r(base, alpha=0, beta=0, gamma=1.0)
+    together, apart = (np.array([distances(method, seed) for seed in (2, 3, 4)]) for method in (drawn, base))
+    assert together[:, -5:].mean() < 0.5 * together[:, 0].mean()
+    assert together[:, -5:].mean() < 0.5 * apart[:, -5:].mean()
 
 
 def test_a_model_that_does_not_name_its_classifier_is_refused_with_its_layers(blobs, unbalanced):

@@ -76,10 +76,13 @@ def test_without_a_holdout_it_is_tested_on_what_it_trains_on(run, blobs, unbalan
 
 
 def test_own_accuracy_counts_examples_and_the_worst_tenth_counts_clients(run, blobs):
-    """Of 25 clients the worst tenth are two; a client with nothing to be tested on is in neither number."""
+    """Of 25 clients the worst tenth are two; a client with nothing to be tested on is in neither number.
+
+    The rate leaves the model as it was: which clients fare worst does not hang on training.
+    """
     sizes = np.asarray([7, 12] * 12 + [1])
     many = Partition.by_sizes(np.random.default_rng(0).permutation(240)[: sizes.sum()], sizes)
-    result = run(fedquilt.own_test(fedquilt.fed_avg(fraction=0.2, lr=0.01), holdout=0.4), rounds=2, partition=many)
+    result = run(fedquilt.own_test(fedquilt.fed_avg(fraction=0.2, lr=1e-30), holdout=0.4), rounds=2, partition=many)
     _, held = hold_out(many, 0.4, seed=1)
     assert held.sizes[-1] == 0
     each = [(accuracy(result.model, blobs, torch.from_numpy(held.client(k))), held.sizes[k]) for k in range(24)]

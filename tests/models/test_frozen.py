@@ -133,21 +133,39 @@ def deep() -> nn.Module:
     return module
 
 
-def ran(deep: nn.Module, blobs: Data, unbalanced: Partition, method: str, engine: str) -> fedquilt.Result:
-    return fedquilt.train(deep, blobs, unbalanced, METHODS[method], 3, engine=ENGINES[engine], trainable=2)
+def ran(
+    module: nn.Module, blobs: Data, unbalanced: Partition, method: str, engine: str, trainable: int = 2
+) -> fedquilt.Result:
+    return fedquilt.train(module, blobs, unbalanced, METHODS[method], 3, engine=ENGINES[engine], trainable=trainable)
+
+
+def stays_and_agrees(
+    module: nn.Module, blobs: Data, unbalanced: Partition, method: str, engine: str, trainable: int
+) -> None:
+    result = ran(module, blobs, unbalanced, method, engine, trainable)
+    assert torch.equal(result.model[0].weight, module[0].weight)  # type: ignore[index]
+    assert torch.equal(result.model[0].bias, module[0].bias)  # type: ignore[index]
+    assert not torch.equal(result.model[2].weight, module[2].weight)  # type: ignore[index]
+    reference = ran(module, blobs, unbalanced, method, "inline", trainable)
+    assert torch.allclose(result.state.vector, reference.state.vector, atol=1e-5)
+    if engine in ("processes", "spawned"):
+        assert result.digest == reference.digest
+
+
+@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "compiled"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_rest_stays_and_engines_agree(
+    deep: nn.Module, blobs: Data, unbalanced: Partition, method: str, engine: str
+) -> None:
+    stays_and_agrees(deep, blobs, unbalanced, method, engine, trainable=2)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_rest_stays_and_engines_agree(deep: nn.Module, blobs: Data, unbalanced: Partition, method: str) -> None:
-    reference = ran(deep, blobs, unbalanced, method, "inline")
-    for engine in ENGINES:
-        result = ran(deep, blobs, unbalanced, method, engine)
-        assert torch.equal(result.model[0].weight, deep[0].weight)
-        assert torch.equal(result.model[0].bias, deep[0].bias)
-        assert not torch.equal(result.model[2].weight, deep[2].weight)
-        assert torch.allclose(result.state.vector, reference.state.vector, atol=1e-5), engine
-        if engine in ("processes", "spawned"):
-            assert result.digest == reference.digest
+def test_the_rest_stays_where_the_step_is_compiled(
+    compiler: None, smooth: nn.Module, blobs: Data, unbalanced: Partition, method: str
+) -> None:
+    """With one layer to train: the compiler takes seconds for every layer of every step."""
+    stays_and_agrees(smooth, blobs, unbalanced, method, "compiled", trainable=1)
 
 
 def test_the_callers_own_model_is_not_changed(deep: nn.Module, blobs: Data, unbalanced: Partition) -> None:
@@ -166,8 +184,10 @@ def test_what_is_frozen_is_not_sent(deep: nn.Module, blobs: Data, unbalanced: Pa
 
 @pytest.mark.parametrize("engine", ["inline", "vectorised", pytest.param("compiled", marks=pytest.mark.thorough)])
 def test_training_the_rest_is_training_it_on_the_frozen_parts_outputs(
-    deep: nn.Module, blobs: Data, unbalanced: Partition, engine: str
+    deep: nn.Module, blobs: Data, unbalanced: Partition, engine: str, request: pytest.FixtureRequest
 ) -> None:
+    if engine == "compiled":
+        request.getfixturevalue("compiler")
     with torch.no_grad():
         body = deep[:2]
         features = replace(

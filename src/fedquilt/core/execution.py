@@ -17,7 +17,7 @@ from fedquilt.core.compiling import keep_apart, kernels_pay, pays, trouble
 from fedquilt.core.federation import Federation
 from fedquilt.core.place import CPU, Place, require
 from fedquilt.core.plan import Plan
-from fedquilt.errors import FedquiltError
+from fedquilt.errors import FedquiltError, SpecError, told
 from fedquilt.kernels import build
 from fedquilt.kernels.layers import kernels_of
 
@@ -44,9 +44,26 @@ class Execution:
         kernels = self._kernels(federation)
         return build.trouble(*kernels) if kernels else trouble()
 
+    def require(self, federation: Federation) -> None:
+        """Refuse a device that is not here, and a precision that the model cannot be trained in here.
+
+        Which layers can be computed in bfloat16 depends on the processor: oneDNN has no such LSTM without AVX-512.
+        """
+        require(self.place)
+        exact = replace(self.place, precision="float32")
+        if self.place == exact:
+            return
+        failure = federation.placed(self.place).failure()
+        if failure is not None and federation.placed(exact).failure() is None:  # else the precision is not to blame
+            why = told(failure).rstrip(".")
+            raise SpecError(
+                f'precision = "{self.place.precision}": this model cannot be trained in it here: {why}; '
+                'use precision = "float32"'
+            )
+
     def settled(self, federation: Federation, rounds: int) -> Execution:
         """Decide what "auto" is for a run, and fall back to eager code, with a warning, where nothing can be compiled."""
-        require(self.place)
+        self.require(federation)
         if self.compute == "auto":
             worth = kernels_pay if self._kernels(federation) else pays
             return replace(self, compute="compiled" if worth(federation, rounds) else "eager")
@@ -59,8 +76,8 @@ class Execution:
         return self
 
     def placed(self, federation: Federation) -> Federation:
-        """Return the federation with its model on the device, which must be here, and its layers as they are computed."""
-        require(self.place)
+        """Return the federation with its model on the device, if it can be trained there, and its layers as computed."""
+        self.require(federation)
         placed = federation.placed(self.place)
         return placed.with_kernels() if self.compute == "compiled" and self._kernels(federation) else placed
 

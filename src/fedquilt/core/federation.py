@@ -20,6 +20,7 @@ from fedquilt.core.exchange import Setting
 from fedquilt.core.fit import ClientError
 from fedquilt.core.hosting import alone, passes, too_slow
 from fedquilt.core.interrupts import TooSlowError, time_limit
+from fedquilt.core.local import EAGER, Recipe, forward
 from fedquilt.core.metric import Metric
 from fedquilt.core.own import hold_out, own_model
 from fedquilt.core.params import Layout, ModelState
@@ -34,7 +35,7 @@ from fedquilt.core.state import RunState, ServerState, initial_state
 from fedquilt.core.transform import State
 from fedquilt.core.updates import Answer
 from fedquilt.core.workbench import Workbench, copied
-from fedquilt.data.data import Data, Split, require_sound
+from fedquilt.data.data import Data, Split, require_sound, whole
 from fedquilt.errors import ExampleError, FedquiltError, SpecError, naming_part, told
 from fedquilt.partition.partition import Partition
 from fedquilt.parts.metrics import accuracy
@@ -141,7 +142,7 @@ class Federation:
         Last batches of one example are left out where the model cannot learn from one.
         """
         normalising = any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in self.bench.module.modules())
-        error = self._trial(1) if normalising else None
+        error = self.failure(1) if normalising else None
         single = isinstance(error, ValueError) and "more than 1 value per channel" in str(error)
         if not single:
             return self
@@ -197,17 +198,20 @@ class Federation:
 
     def runs(self) -> bool:
         """Say whether the model runs forward and backward on two examples; its values are left as they were."""
-        return self._trial(2) is None
+        return self.failure() is None
 
-    def _trial(self, examples: int) -> Exception | None:
-        """Run the model forward and backward on the first examples; return what it raised, if anything."""
+    def failure(self, examples: int = 2) -> Exception | None:
+        """Return why the model does not run forward and backward on some examples, where it is and in its precision."""
         # The server's own examples: what is in a client's must not decide how the others are computed.
         x, y = self.stand_in.take(torch.arange(min(examples, len(self.stand_in))))
-        params, _ = self.bench.load(self.initial)
-        with torch_seeded(self.seed, "trial"):
+        params, buffers = self.bench.load(self.initial)
+        place, algorithm = self.bench.place, self.algorithm
+        recipe = Recipe(self.bench.module.train(), algorithm.loss, algorithm.local, EAGER, (), place.autocast)
+        with torch_seeded(self.seed, "trial", device=place.device):
             try:
-                outputs = self.bench.module.train()(self.data.prepare(x) if self.data.prepare is not None else x)
-                torch.autograd.grad(self.algorithm.loss(outputs, y), tuple(params.values()), allow_unused=True)
+                x, y = place.put((self.data.prepare(x) if self.data.prepare is not None else x, whole(y)))
+                outputs, _ = forward(recipe, params, buffers, x)
+                torch.autograd.grad(algorithm.loss(outputs, y), tuple(params.values()), allow_unused=True)
             except ExampleError:  # an example that cannot be read says nothing of the model
                 return None
             except Exception as error:

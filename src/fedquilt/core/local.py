@@ -121,7 +121,7 @@ def _objective(
     recipe: Recipe, buffers: Tensors, batch: Batch, given: dict[str, Tensors], params: Tensors
 ) -> tuple[Tensor, tuple[Tensor, Tensors]]:
     """Return what is minimised, the loss of the data alone, and the buffers afterwards."""
-    outputs, after = _outputs(recipe, params, buffers, batch.x)
+    outputs, after = forward(recipe, params, buffers, batch.x)
     loss = recipe.loss(outputs, batch.y, batch.weights, batch.there)
     total = loss
     for penalty, features in recipe.penalties:
@@ -129,7 +129,8 @@ def _objective(
     return total, (loss.detach(), after)
 
 
-def _outputs(recipe: Recipe, params: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, Tensors]:
+def forward(recipe: Recipe, params: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, Tensors]:
+    """Run the model on examples, in the precision of the recipe; return its outputs in float32, and its buffers."""
     if recipe.autocast is None:
         return recipe.mode.call(recipe.module, params, buffers, x)
     with torch.autocast(recipe.autocast, dtype=torch.bfloat16):

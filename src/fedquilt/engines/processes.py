@@ -23,7 +23,7 @@ from fedquilt.core.execution import Compute, Execution
 from fedquilt.core.federation import Federation, SplitName
 from fedquilt.core.params import ModelState
 from fedquilt.core.pinned import pinned
-from fedquilt.core.place import Device, Place, Precision, require
+from fedquilt.core.place import Device, Place, Precision
 from fedquilt.core.plan import Plan
 from fedquilt.core.state import ClientStore, ServerState
 from fedquilt.core.tensors import to_bytes
@@ -121,10 +121,11 @@ class ProcessSession:
     @classmethod
     def of(cls, federation: Federation, workers: int, start: Start, execution: Execution) -> ProcessSession:
         """Start the workers."""
-        require(execution.place)
         on_cpu = execution.place.device == "cpu"
-        if on_cpu:  # elsewhere workers place the model themselves: a device's memory is a process's own
+        if on_cpu:
             federation = execution.placed(federation)
+        else:  # workers place the model themselves: a device's memory is a process's own
+            execution.require(federation)
         program = execution.program(federation)
         if program is not None and on_cpu:
             # Compiled before the workers are forked, so that it is done once; spawned ones do it again, from the cache.
