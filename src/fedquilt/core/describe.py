@@ -32,6 +32,6 @@ def describe(value: Any) -> str:
         return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key!r}: {describe(part)}' for key, part in value.items())}}}"
-    if type(value).__repr__ is object.__repr__:  # which is an address
+    if getattr(type(value), "__repr__", None) is object.__repr__:  # which is an address
         return f"{type(value).__module__}.{type(value).__qualname__}"
     return repr(value)

@@ -158,11 +158,11 @@ class _Walk:
 
 def _version(value: Any) -> str | None:
     """Return the version that a function, class or object of the user's own gives itself."""
-    kind = value if isinstance(value, FunctionType | type) else type(value)
-    if not isinstance(value, FunctionType) and not _is_own_class(kind):
+    named = value if isinstance(value, FunctionType | type) else type(value)
+    if isinstance(named, type) and not _is_own_class(named):
         return None
     version = getattr(value, "version", None)
-    return f"{_name(kind)} version {version!r}" if isinstance(version, str | int | float) else None
+    return f"{_name(named)} version {version!r}" if isinstance(version, str | int | float) else None
 
 
 def _source(code: FunctionType | type) -> str:
