@@ -114,13 +114,18 @@ def told(error: BaseException) -> str:
         words = visible(f"{kind}: {error}" if isinstance(error, Exception) or error.args else kind)
     except BaseException as another:
         words = visible(f"{kind}, whose text cannot be had: its __str__ raises {type(another).__name__}")
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _ours_or_installed(frame.filename)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not installed(frame.filename)]
     if isinstance(error, SyntaxError) or not frames:  # a SyntaxError names the place by itself
         return words
     return f"{words} ({visible(Path(frames[-1].filename).name, 100)}, line {frames[-1].lineno})"
 
 
-def _ours_or_installed(file: str) -> bool:
-    installed = sysconfig.get_paths()
-    apart = (str(Path(__file__).parent), installed["stdlib"], installed["platlib"], installed["purelib"], "<frozen")
+def installed(file: str) -> bool:
+    """Say whether a file is fedquilt's, Python's or of an installed package, and not the user's own.
+
+    >>> installed(__file__), installed("<stdin>")
+    (True, False)
+    """
+    paths = sysconfig.get_paths()
+    apart = (str(Path(__file__).parent), paths["stdlib"], paths["platlib"], paths["purelib"], "<frozen")
     return file.startswith(apart)

@@ -149,6 +149,44 @@ def test_runs_with_other_settings_are_not_taken_for_points(spec: Path, tmp_path:
     )
 
 
+def test_wrappers_are_settings_too(spec: Path, tmp_path: Path) -> None:
+    spec.write_text(SPEC + "[[wrap]]\nname = 'fed_prox'\n" + GRID)
+    before = fedquilt.sweep(spec, out=tmp_path / "runs")
+    assert fedquilt.sweep(spec, out=tmp_path / "runs").points == before.points
+    with pytest.raises(RunError, match=r"\(\[wrap 1\] mu is 0\.01 there, 0\.5 in the spec\)"):
+        fedquilt.sweep(spec, ["wrap.1.mu=0.5"], out=tmp_path / "runs")
+    spec.write_text(SPEC + GRID)
+    with pytest.raises(RunError, match=r"\(\[wrap 1\] mu is 0\.01 there, None in the spec\)"):
+        fedquilt.sweep(spec, out=tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["engine.name=vectorised"], "where is 'cpu, float32' there, 'cpu, float32, blocks of 16' in the spec"),
+        (["engine.precision=bf16"], "where is 'cpu, float32' there, 'cpu, bf16' in the spec"),
+        (["engine.compute=compiled"], "compute is 'eager' there, 'compiled' in the spec"),
+    ],
+)
+def test_points_that_another_engine_computed_with_other_bits_are_not_reused(
+    spec: Path, tmp_path: Path, changes: list[str], message: str
+) -> None:
+    fedquilt.sweep(spec, out=tmp_path / "runs")
+    with pytest.raises(RunError, match=rf"\(\[engine\] {message}\)"):
+        fedquilt.sweep(spec, changes, out=tmp_path / "runs")
+
+
+def test_a_finished_point_is_the_one_that_auto_would_compute(spec: Path, tmp_path: Path) -> None:
+    """What "auto" decides for this spec is decided again: a point that was compiled by request is another one."""
+    out, auto = tmp_path / "runs", ["engine.name=vectorised", "engine.block=2", "engine.compute=auto"]
+    before = fedquilt.sweep(spec, auto, out=out)
+    assert fedquilt.sweep(spec, auto, out=out).points == before.points
+    for folder in out.glob("*/spec.toml"):
+        folder.write_text(folder.read_text().replace('compute = "eager"', 'compute = "compiled"'))
+    with pytest.raises(RunError, match="compute is 'compiled' there, 'eager' in the spec"):
+        fedquilt.sweep(spec, auto, out=out)
+
+
 def point(name: str, best: float | None, crossed: float | None = None) -> Point:
     return Point(name, {}, best, crossed)
 

@@ -57,4 +57,8 @@ def _written(value: Any, known: _Known) -> str:
         return f"{value.__module__}.{value.__qualname__}" + (f"[{', '.join(bound)}]" if bound else "")
     if callable(value):
         return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key!r}: {describe(part)}' for key, part in value.items())}}}"
+    if getattr(type(value), "__repr__", None) is object.__repr__:  # which is an address
+        return f"{type(value).__module__}.{type(value).__qualname__}"
     return repr(value)

@@ -60,7 +60,7 @@ class Settling(Protocol):
 
     @property
     def where(self) -> str:
-        """The device and the precision that local steps are executed with."""
+        """What else decides the last bits: the device, the precision, and how many clients are trained at once."""
 
     def settled(self, federation: Federation, rounds: int) -> Engine:
         """Return the engine with everything decided."""

@@ -1,4 +1,4 @@
-"""How clients are executed. Every engine gives the same bits."""
+"""How clients are executed. What of it decides the last bits of a result is in docs/reproducibility.md."""
 
 from fedquilt.engines.inline import inline
 from fedquilt.engines.processes import processes, vectorised

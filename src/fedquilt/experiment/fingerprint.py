@@ -11,6 +11,7 @@ from fedquilt.core.federation import Federation
 from fedquilt.core.state import RunState
 from fedquilt.errors import RunError
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.own_code import own_code
 
 
 def fingerprint(federation: Federation) -> str:
@@ -18,6 +19,7 @@ def fingerprint(federation: Federation) -> str:
     data = federation.data
     about = (federation.seed, federation.algorithm, federation.simulation, data.prepare, data.augment)
     sha = hashlib.sha256(describe(about).encode())
+    sha.update(own_code(federation.algorithm, data.prepare, data.augment, federation.bench.module).encode())
     sha.update(federation.layout.digest(federation.initial).encode())
     for name, tensor in federation.bench.frozen().items():
         sha.update(name.encode() + tensor.numpy().tobytes())
@@ -37,7 +39,8 @@ def require_same(folder: RunFolder, before: str | None, now: str) -> None:
     if before != now:
         raise RunError(
             f"{folder.path}: holds a run of another federation (model, data, partition, method or seed differ; a file "
-            "of the data may have changed since): put that back, or choose another folder"
+            "of the data, or the source of your own model or method, may have changed since): put that back, or choose "
+            "another folder"
         )
 
 

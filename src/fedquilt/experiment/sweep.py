@@ -8,6 +8,7 @@
     "Table 1" = 87
 
 Every point of the grid has a run folder of its own; points that are finished are not run again, and interrupted ones go on.
+A point is what its settings say, and what of the engine decides the bits: another one is refused.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedquilt.core.engine import Settling, settled
 from fedquilt.errors import RunError, SpecError
+from fedquilt.experiment.build import build
 from fedquilt.experiment.execute import Watcher
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec, resume, run
-from fedquilt.experiment.spec import Spec, check_spec, load_spec, names_first, put
+from fedquilt.experiment.spec import ARRAYS, Spec, check_spec, load_spec, names_first, put
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.summary import as_json, quiet_summary, summarise
 from fedquilt.experiment.toml import Table
@@ -147,15 +150,36 @@ def _run_point(folder: Path, spec: Spec, announce: Announce | None, name: str, n
 
 def _require_same(folder: Path, spec: Spec) -> None:
     """Refuse to take a run made with other settings for a point of this sweep."""
-    before, now = read_spec(RunFolder(folder)).resolved(), spec.resolved()
-    for name in ("run", *(name for name in now if name not in ("run", "engine"))):  # any engine gives the same bits
-        for key in sorted((before[name] | now[name]).keys() - {"checkpoint_seconds", "import_from"}):
-            old, new = before[name].get(key), now[name].get(key)
-            if old != new:
+    before, now = _settings(read_spec(RunFolder(folder))), _settings(spec)
+    if now["engine"].get("compute") == "auto" != before["engine"].get("compute"):
+        federation, engine = build(spec)
+        now["engine"] = _deciding_of(settled(engine, federation, spec.options.rounds))
+    for name in ("run", *sorted((before | now).keys() - {"run"})):
+        old, new = before.get(name, {}), now.get(name, {})
+        for key in sorted((old | new).keys() - {"checkpoint_seconds", "import_from"}):
+            if old.get(key) != new.get(key):
                 raise RunError(
-                    f"{folder}: holds a run with other settings ([{name}] {key} is {short(old)} there, {short(new)} in the "
-                    "spec); delete it, or choose another folder with --out"
+                    f"{folder}: holds a run with other settings ([{name}] {key} is {short(old.get(key))} there, "
+                    f"{short(new.get(key))} in the spec); delete it, or choose another folder with --out"
                 )
+
+
+def _settings(spec: Spec) -> dict[str, Table]:
+    """Return what decides a run's result, by table."""
+    tables = spec.resolved()
+    for array in ARRAYS:
+        tables |= {f"{array} {number}": table for number, table in enumerate(tables.pop(array, []), start=1)}
+    return tables | {"engine": _deciding(spec)}
+
+
+def _deciding(spec: Spec) -> Table:
+    """Return what of a spec's engine decides the bits of a result: not the number of workers, for example."""
+    part = spec.parts["engine"]
+    return _deciding_of(part.function(**part.arguments)) or {"name": part.name, **part.arguments}
+
+
+def _deciding_of(engine: object) -> Table:
+    return {"compute": engine.compute, "where": engine.where} if isinstance(engine, Settling) else {}
 
 
 def _target(spec: Spec) -> float | None:

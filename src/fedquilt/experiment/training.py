@@ -153,7 +153,7 @@ def _begin(folder: RunFolder, options: Options, federation: Federation, engine: 
             if engine.where != before.get("where", engine.where):
                 raise RunError(
                     f"{folder.path}: the run was begun with {before['where']}, and this is {engine.where}: "
-                    "go on with the same device and precision, or choose another folder"
+                    "go on with the same device, precision and block, or choose another folder"
                 )
             engine = engine.computing(before["compute"])
     else:
