@@ -17,6 +17,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -47,10 +48,11 @@ class Hostile:
     """Stands where `corrupt` does, and lets one client do as it likes with its update."""
 
     act: object
+    who: int = HOSTILE
     labels: None = None
 
     def hits(self, client, population, seed):
-        return client == HOSTILE
+        return client == self.who
 
     def update(self, delta, rng):
         return self.act(delta)
@@ -257,6 +259,60 @@ def test_a_client_that_kills_its_worker_is_left_out_after_three_deaths(name, eng
     for reason in left_out(result, "died"):
         assert reason.startswith(f"3 worker processes died on it {text}")
     assert told(result) == expected
+
+
+@pytest.mark.parametrize("engine", WORKERS)
+def test_deaths_by_chance_cost_nobody_his_place_and_no_bits(engine, go, ordinary, tmp_path):
+    """Workers are killed three times on one task, as a system that is short of memory does: not the client's doing.
+
+    A client of a block behaves when it is tried alone; the block is run again, since its bits are a block's. A client by
+    itself cannot be told from one that kills, and gets two chances.
+    """
+    note = tmp_path / "deaths"
+    chances = 3 if engine == "vectorised" else 2
+
+    def unlucky(delta):
+        died = note.stat().st_size if note.exists() else 0
+        if died < chances:
+            note.write_bytes(b"." * (died + 1))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return delta
+
+    result = go(engine, unlucky)
+    assert note.stat().st_size == chances
+    assert told(result) == ordinary(engine, "behaves")
+
+
+def test_a_client_that_is_drawn_twice_is_left_out_in_both_slots(blobs, smooth):
+    """FedVC's virtual clients: one client in several slots of a round, and so of a block."""
+    held = fedquilt.Partition.of([range(200), range(200, 240)])
+    x = blobs.train.x.clone()
+    x[200:] = 1e7
+    data = replace(blobs, train=replace(blobs.train, x=x))
+    method = fedquilt.fed_vc(fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8), size=16)
+    method = replace(method, select=lambda sizes, rng: np.array([1, 0, 1, 0]))
+    for engine in WORKERS:
+        module = Deadly()
+        if engine == "vectorised":
+            module = smooth
+            method = replace(method, corruption=(Hostile(lambda delta: os._exit(5), who=1),))
+        result = fedquilt.train(module, data, held, method, rounds=1, engine=ENGINES[engine]())
+        (record,) = result.history.records
+        assert [(fault["client"], fault["kind"]) for fault in record["dropped"]] == [(1, "died")] * 2
+        assert record["clients"] == [0, 0]
+
+
+class Deadly(torch.nn.Module):
+    """Ends its process when it is trained on large inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 3)
+
+    def forward(self, x):
+        if self.training and x.max() > 1e6:
+            os._exit(5)
+        return self.linear(x)
 
 
 def test_closed_files_end_an_inline_run_and_name_the_client(go, tmp_path):

@@ -22,6 +22,9 @@ from fedquilt.core.tensors import flat
 from fedquilt.core.transform import At, State
 from fedquilt.core.updates import Answer, BlockUpdate, one_by_one
 
+LARGEST_LOSS = 2.0**200
+"""A client's loss is not counted from here on; nor is one that is not a number. The sum must be one."""
+
 
 @dataclass(frozen=True)
 class Merged:
@@ -116,7 +119,7 @@ class Tally:
     def report(self) -> Merged:
         """Say what was counted, in the order of the slots."""
         rows = sorted(self._rows)
-        heard = [(loss, examples) for _, _, loss, _, examples in rows if math.isfinite(loss)]
+        heard = [(loss, examples) for _, _, loss, _, examples in rows if abs(loss) < LARGEST_LOSS]
         seen = sum(count for _, count in heard)
         return Merged(
             clients=[client for _, client, *_ in rows],

@@ -51,7 +51,7 @@ class Task:
 
     The answer of a task that `fills` is values, in one of the worker's two places for them. Its clients are trained
     together, or, once workers have died on them, `alone`, one by one, so that the one at fault is found. `deaths` are
-    counted by client, those of a block under None; `faults` are the clients that are left out already.
+    counted by slot, those of a block under None; `faults` are the clients that are left out already.
     """
 
     message: dict[str, Any]
@@ -74,14 +74,13 @@ class Task:
         """Whether it is known which client a worker is busy with."""
         return self.alone or len(self.clients) == 1
 
-    def leave_out(self, client: int, reason: str, kind: Kind) -> None:
-        """Do the task without a client."""
-        place = self.clients.index(client)
-        slots, kept = self.message["slots"], list(self.kept)
-        self.faults.append(Fault(client, slots[place], reason, kind=kind))
-        rest = [other for other in range(len(self.clients)) if other != place]
-        few = {"clients": [self.clients[other] for other in rest], "slots": [slots[other] for other in rest]}
-        self.message, self.kept = self.message | few, [kept[other] for other in rest]
+    def leave_out(self, slot: int, reason: str, kind: Kind) -> None:
+        """Do the task without the client in a slot."""
+        clients, slots = self.clients, self.message["slots"]
+        self.faults.append(Fault(clients[slots.index(slot)], slot, reason, kind=kind))
+        rest = [place for place, other in enumerate(slots) if other != slot]
+        few = {"clients": [clients[place] for place in rest], "slots": [slots[place] for place in rest]}
+        self.message, self.kept = self.message | few, [self.kept[place] for place in rest]
 
 
 class Answered(NamedTuple):
@@ -127,11 +126,11 @@ class _Worker:
         return self.channel.pipe
 
     def busy_with(self) -> int | None:
-        """Say which client it is training; None: several at once, or none."""
+        """Say in which slot the client is that it works for; None: several at once, or none."""
         if self.task is None or not self.task.single:
             return None
-        # A client can write into what is shared as well.
-        return self.task.clients[min(max(int(self.desk.at[0]), 0), len(self.task.clients) - 1)]
+        slots: list[int] = self.task.message["slots"]
+        return slots[min(max(int(self.desk.at[0]), 0), len(slots) - 1)]  # a client can write into what is shared, too
 
 
 class Pool:
@@ -339,7 +338,7 @@ class Pool:
             why = "it closed the pipe to its parent" if dead.process.is_alive() else ""
         dead.process.kill()
         dead.process.join()
-        job, task, client, place = dead.job, dead.task, dead.busy_with(), self._workers.index(dead)
+        job, task, slot, place = dead.job, dead.task, dead.busy_with(), self._workers.index(dead)
         dead.pipe.close()
         assert job is not None
         assert task is not None
@@ -348,10 +347,10 @@ class Pool:
         self._greet(self._workers[place])
         code = dead.process.exitcode
         if slow:
-            self._give_up_waiting(task, client)
+            self._give_up_waiting(task, slot)
         elif not dead.lost:
-            task.deaths[client] += 1
-            if task.deaths[client] >= DEATHS_ALLOWED:
+            task.deaths[slot] += 1
+            if task.deaths[slot] >= DEATHS_ALLOWED:
                 if not task.clients:
                     # Told to whoever asks for this job's answers: a job that began earlier is not to blame.
                     job.failure = WorkerError(_epitaph(task, why, code))
@@ -359,7 +358,7 @@ class Pool:
                     job.queue.clear()
                     self._done(job, left)
                     return
-                self._blame(task, client, _epitaph(task, why, code))
+                self._blame(task, slot, _epitaph(task, why, code))
         if task.faults and not task.clients:
             job.answers.append((Answered(task, None, dead.desk.results[0], {}), None, 0))
             self._done(job, 1)
@@ -372,21 +371,21 @@ class Pool:
                 stacklevel=2,
             )
 
-    def _blame(self, task: Task, client: int | None, reason: str) -> None:
+    def _blame(self, task: Task, slot: int | None, reason: str) -> None:
         """Leave out the client that workers died on; where it is not known which, find it."""
-        if client is not None:
-            task.leave_out(client, reason, "died")
+        if slot is not None:
+            task.leave_out(slot, reason, "died")
         elif not task.cleared:
             task.alone = task.suspicion = True
         else:
-            for each in list(task.clients):
+            for each in list(task.message["slots"]):
                 task.leave_out(each, f"cannot be trained in a block: {reason}", "died")
 
-    def _give_up_waiting(self, task: Task, client: int | None) -> None:
-        if client is None:
+    def _give_up_waiting(self, task: Task, slot: int | None) -> None:
+        if slot is None:
             task.alone = True
         else:
-            task.leave_out(client, too_slow(self._seconds), "too slow")
+            task.leave_out(slot, too_slow(self._seconds), "too slow")
 
 
 def _ending(why: str, exitcode: int | None) -> str:
@@ -395,7 +394,8 @@ def _ending(why: str, exitcode: int | None) -> str:
     if exitcode == SPOILED:
         return "a client had changed what cannot be put back in a process: open files, or torch's modes"
     if exitcode is not None and exitcode < 0:
-        return f"signal {signal.Signals(-exitcode).name}"
+        names = {number.value: number.name for number in signal.Signals}
+        return f"signal {names.get(-exitcode, -exitcode)}"
     return f"exit code {exitcode}"
 
 

@@ -13,11 +13,11 @@ from fedquilt.core.tensors import from_bytes
 from fedquilt.core.transform import State
 from fedquilt.engines.frames import ProtocolError
 
-WHOLE, NUMBER = frozenset({int}), frozenset({int, float})
-COLUMNS = {"clients": WHOLE, "slots": WHOLE, "weights": NUMBER, "losses": NUMBER, "steps": WHOLE, "examples": WHOLE}
+WHOLE, FLOAT, NUMBER = frozenset({int}), frozenset({float}), frozenset({int, float})
+COLUMNS = {"clients": WHOLE, "slots": WHOLE, "weights": FLOAT, "losses": FLOAT, "steps": WHOLE, "examples": WHOLE}
 """What is said of a block besides its values."""
 
-SINGLE = {"client": WHOLE, "slot": WHOLE, "weight": NUMBER, "loss": NUMBER, "steps": WHOLE, "examples": WHOLE}
+SINGLE = {"client": WHOLE, "slot": WHOLE, "weight": FLOAT, "loss": FLOAT, "steps": WHOLE, "examples": WHOLE}
 """What is said of one client's update besides its values."""
 
 _KINDS = frozenset(get_args(Kind))
