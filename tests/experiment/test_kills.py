@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 import fedquilt
 
@@ -45,6 +46,7 @@ def wait_for_rounds(folder: Path, rounds: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.timeout(300)  # it starts processes one after the other: minutes on a busy machine
 def test_a_few_kills_of_the_whole_process_tree():
     """`python bench/kills.py` does a hundred; this is the same program."""
     command = [sys.executable, str(ROOT / "bench" / "kills.py"), "--kills", "3"]
