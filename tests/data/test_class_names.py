@@ -141,6 +141,7 @@ def test_in_every_picture_and_table(
     assert "cat 12" in out
     assert legend(figures["classes.png"]) == ["_eel$x$", "cat", "dog", "fox"]
     marks = [text.get_text() for text in figures["map.png"].legends[0].get_texts()]
+    assert len(marks) == 2
     assert all(any(pet.replace("$", r"\$") in mark for pet in PETS) for mark in marks)
     about = json.loads(call("--json"))
     assert {held["class"]: held["examples"] for held in about["class_examples"]} == dict.fromkeys(PETS, 12)

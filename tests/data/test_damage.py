@@ -93,7 +93,7 @@ def test_what_the_hugging_face_library_writes(tmp_path: Path, monkeypatch: pytes
             load()
         file.unlink()
         file.symlink_to("/dev/zero")
-        with pytest.raises(DataError, match=r"saved: cannot be loaded: .*is a device, where a file is needed"):
+        with pytest.raises(DataError, match="saved: cannot be loaded"):
             load()
         file.unlink()
         file.write_bytes(before)

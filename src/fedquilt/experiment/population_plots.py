@@ -123,8 +123,8 @@ def draw_map(path: Path, data: Data, partition: Partition) -> None:
         axes[1].scatter(places[:, 1], places[:, 0], color="0.8", s=4, linewidths=0)
         for kind, shade in zip(apart(everywhere, labels), ("tab:green", "tab:red"), strict=False):
             own = everywhere[labels == kind]
-            called = f"class {kind}" if data.class_names is None else data.class_name(kind).replace("$", r"\$")
-            name = f"{called}, {len(own):,} examples"
+            called = data.class_name(kind).replace("$", r"\$")  # matplotlib reads formulas between dollar signs
+            name = f"class {called}, {len(own):,} examples"
             axes[1].scatter(own[:, 1], own[:, 0], color=shade, s=16, edgecolor="white", linewidths=0.3, label=name)
         figure.legend(frameon=False, fontsize=8.5, loc="outside lower center", ncols=2)
     for each in axes:
