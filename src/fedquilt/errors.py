@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedquilt.text import visible
+from fedquilt.text import LONGEST_TEXT, visible
 
 _LONGEST = 60
 """Characters of a name that a message shows."""
@@ -111,7 +111,7 @@ def told(error: BaseException) -> str:
     """
     kind = type(error).__name__
     try:
-        words = visible(f"{kind}: {error}" if isinstance(error, Exception) or error.args else kind)
+        words = visible(f"{kind}: {error}" if isinstance(error, Exception) or error.args else kind, LONGEST_TEXT)
     except BaseException as another:
         words = visible(f"{kind}, whose text cannot be had: its __str__ raises {type(another).__name__}")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not installed(frame.filename)]

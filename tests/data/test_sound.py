@@ -64,7 +64,7 @@ def test_a_client_without_examples_is_left_out_and_named() -> None:
     data, held = Data("mine", FULL, FULL, classes=2), Partition.of([[0, 1], [], [2, 3]])
     method, engine = fedquilt.fed_avg(fraction=1.0), fedquilt.processes(workers=2)
     (record,) = fedquilt.train(nn.Linear(2, 2), data, held, method, rounds=1, engine=engine).history
-    assert record["dropped"] == [{"client": 1, "reason": "holds no examples"}]
+    assert record["dropped"] == [{"client": 1, "kind": "no examples", "reason": "holds no examples"}]
     assert sorted(record["clients"]) == [0, 2]
 
 

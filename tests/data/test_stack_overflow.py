@@ -8,6 +8,7 @@ import torch
 from formats.arrays import write_hdf5
 from torch import nn
 
+from fedquilt.arguments import ArgumentError
 from fedquilt.core.loss import IGNORED
 from fedquilt.data import stack_overflow
 from fedquilt.data.data import Data, Split
@@ -126,8 +127,11 @@ def test_a_round(folder: Path, train_by_id: Callable[[Data, nn.Module], Result])
     assert result.history.records[0]["examples"] == 4
 
 
-def test_more_than_memory_holds(folder: Path) -> None:
+def test_more_than_memory_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDQUILT_MEMORY", "100MB")
     with pytest.raises(DataError, match=r"stackoverflow_train.h5: . sentences would take"):
+        stack_overflow(vocabulary=4, unroll=10**7)
+    with pytest.raises(ArgumentError, match=r"unroll: is too large: so many would take"):
         stack_overflow(vocabulary=4, unroll=10**14)
     with h5py.File(folder / "stackoverflow_train.h5", "w") as file:
         file.create_dataset("examples/42/tokens", shape=(10**14,), dtype=h5py.string_dtype(), chunks=(1,))

@@ -192,6 +192,7 @@ def _refusing(select, last):
             raise FedquiltError("nobody is there any more")
         return select(sizes, rng)
 
+    chosen.version = 1
     return chosen
 
 

@@ -155,7 +155,7 @@ def test_compiled_it_is_the_reference_and_itself(compiler, blobs, unbalanced, tm
     assert (compiled[0].state.vector - plain.state.vector).abs().max() < 1e-5
     assert compiled[0].digest == compiled[1].digest
     go(fedquilt.vectorised(block=2, workers=1, compute="compiled"), 2, out=tmp_path / "run")
-    assert RunFolder(tmp_path / "run").tables()["python"]["compute"] == "compiled"
+    assert RunFolder(tmp_path / "run").read().tables["python"]["compute"] == "compiled"
     # What was decided at the beginning holds: the engine of the second call leaves it open, and would decide otherwise.
     resumed = go(fedquilt.vectorised(block=2, workers=1, compute="auto"), 5, out=tmp_path / "run")
     assert resumed.digest == compiled[0].digest

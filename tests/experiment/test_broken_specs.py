@@ -34,7 +34,7 @@ FED_AVG_KEYS = "batch, drop_last, epochs, fraction, keep_momentum, lr, momentum,
 DATA_SETS, MODELS, PARTITIONS = (
     ", ".join(names) for names in (registry.datasets, registry.models, registry.partitions)
 )
-TABLES = "data, engine, method, model, partition, published, run, sweep, wrap"
+TABLES = "data, engine, method, model, partition, published, run, simulate, sweep, wrap"
 OWN = 'or the import path of your own, "module:function"'
 
 Command = Callable[..., tuple[int, str]]

@@ -18,6 +18,7 @@ from fedquilt.core.federation import Federation
 from fedquilt.errors import RunError
 from fedquilt.experiment.fingerprint import fingerprint
 from fedquilt.experiment.own_code import own_code
+from fedquilt.simulate.simulation import combined
 
 SCRIPT = '''
 import sys
@@ -144,8 +145,12 @@ def fingerprints() -> dict[str, str]:
     module = nn.Sequential(nn.Linear(8, 6), nn.Dropout(0.1), nn.Linear(6, 3))
     module.classifier_layer = "2"  # type: ignore[assignment]
     held = fedquilt.iid(y[:40].numpy(), clients=4)
-    made = {name: every_method.made(name) for name in every_method.METHODS}
-    return {name: fingerprint(Federation.of(module, data, held, method, 1)) for name, method in made.items()}
+    found = {}
+    for name in every_method.METHODS:
+        simulation = combined(every_method.simulated(name))
+        federation = Federation.of(module, data, held, every_method.made(name), 1, simulation=simulation)
+        found[name] = fingerprint(federation)
+    return found
 
 
 def test_every_method_has_the_same_fingerprint_in_every_process() -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, describe and fetch data sets.", no_args_is_help=True)
 out = console()
+err = console(stderr=True)
 BY_HAND_STATE = "by hand"
 
 Name = Annotated[str, typer.Argument(help="A data set, as `fedquilt data list` names it.")]
@@ -112,7 +113,8 @@ def get(name: Name) -> None:
     published = _published(name)
     if published is None:
         if _state(name)[0] == BY_HAND_STATE:
-            raise DataError(f"{name}: {_by_hand(name)}")
+            err.print(_by_hand(name), highlight=False, markup=False, soft_wrap=True)
+            raise DataError(f"{name}: its files cannot be fetched; put them in place by hand, as listed above")
         _say(_by_hand(name) or f"{name} has no published files: nothing is to be fetched.")
         return
     from fedquilt.data.fetch import fetch

@@ -80,16 +80,17 @@ class Expected:
         return self.misfit_of(update) or self.overflow_in(update)
 
     def misfit_of(self, update: ClientUpdate) -> str | None:
-        """Say what of an update is not what was asked for, if anything is; no value of it is read."""
+        """Say what of an update is not what was asked for, if anything is: its form first, before a value is read."""
         return (
             self.wrong_slot(update.client, update.slot)
             or wrong_form(update, self.layout, self.uploads)
             or self._wrong_counts(update.slot, update.weight, update.steps, update.examples)
+            or _wrong_uploads(update, self.uploads)
         )
 
     def overflow_in(self, update: ClientUpdate) -> str | None:
-        """Say which values of an update are NaN, infinite or too large, if any are."""
-        return _wrong_values(update, self.start, self.uploads)
+        """Say which values of the trained model are NaN, infinite or too large, if any are."""
+        return _wrong_values(update, self.start)
 
     def all_usable(self, block: BlockUpdate) -> bool:
         """Say whether every update of a block can be taken in; `fault_in` says what is wrong with one that cannot."""
@@ -192,7 +193,7 @@ def _names(table: object) -> str:
     return ", ".join(str(name) for name in table) or "nothing"
 
 
-def _wrong_values(update: ClientUpdate, start: ModelState, uploads: Uploads) -> str | None:
+def _wrong_values(update: ClientUpdate, start: ModelState) -> str | None:
     low, high = _extremes(update.delta)
     if math.isnan(low) or math.isnan(high):
         return "sent NaN in its update"
@@ -200,6 +201,13 @@ def _wrong_values(update: ClientUpdate, start: ModelState, uploads: Uploads) -> 
         return "sent an infinite value in its update"
     if max(-low, high) >= LARGEST:
         return f"sent a value of {max(-low, high):.3g} in its update; the limit is {LARGEST:.0f}"
+    # A constant buffer may well hold an infinity, such as a mask's; one that became so in training may not.
+    if len(update.buffers) and bool((~torch.isfinite(update.buffers) & torch.isfinite(start.buffers)).any()):
+        return "sent NaN or an infinite value in its buffers"
+    return None
+
+
+def _wrong_uploads(update: ClientUpdate, uploads: Uploads) -> str | None:
     for exchange, forms in uploads.items():
         told: Tensors = update.told[exchange]  # type: ignore[assignment]
         for name, form in forms.items():
@@ -210,9 +218,6 @@ def _wrong_values(update: ClientUpdate, start: ModelState, uploads: Uploads) -> 
                 worst = low if low < form.least else high
                 limits = f"it must be at least {form.least:.7g} and below {form.limit:.7g}"
                 return f"told a value of {worst:.3g} besides its update ({exchange}: {name}); {limits}"
-    # A constant buffer may well hold an infinity, such as a mask's; one that became so in training may not.
-    if len(update.buffers) and bool((~torch.isfinite(update.buffers) & torch.isfinite(start.buffers)).any()):
-        return "sent NaN or an infinite value in its buffers"
     return None
 
 

@@ -240,7 +240,7 @@ class Federation:
                     split = self.data.test
                     if name == "train" and self.stand_in is split:
                         # Labels of clients with the server's example: one that fails is the fault of who holds it.
-                        split, row = Split(split.x, labels[row : row + 1]), 0
+                        split, row = replace(self.data.train, x=split.x, y=labels[row : row + 1]), 0
                     elif name == "train":
                         split = self.data.train
                     with suppress(ExampleError) if name == "train" else nullcontext():

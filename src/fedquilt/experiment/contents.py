@@ -19,7 +19,7 @@ from fedquilt.errors import DataError, RunError
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.records import read_fares, read_record
 from fedquilt.experiment.sealed import DamagedError, UncheckedError, unsealed_json, unsealed_text
-from fedquilt.experiment.spec import WRAP, Options
+from fedquilt.experiment.spec import ARRAYS, Options
 from fedquilt.metrics.curves import History
 from fedquilt.partition.stored import describe_stored
 from fedquilt.progress import counted
@@ -182,7 +182,7 @@ def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
             f"`# check: …` and go on; otherwise put a good copy back. {still_good}"
         ) from None
     for name, table in tables.items():
-        inner = table if name == WRAP and isinstance(table, list) else [table]
+        inner = table if name in ARRAYS and isinstance(table, list) else [table]
         if not all(isinstance(each, dict) for each in inner):
             raise RunError(f"{path}: {name}: must be a table, [{name}]")
     try:

@@ -139,12 +139,14 @@ class _Walk:
         yield from self.lines([type(value)])
         if is_dataclass(value):
             yield from self._held({field.name: getattr(value, field.name) for field in fields(value)})
+        elif _is_of_fedquilt(type(value)) and type(value).__repr__ is not object.__repr__:
+            yield repr(value)  # which says what decides results, such as which images there are and not where they lie
         elif hasattr(value, "__dict__") and not _is_library(type(value)):
             yield from self._held(vars(value))
         elif type(value).__repr__ is object.__repr__ or " at 0x" in repr(value):
             raise RunError(
                 f"what this run starts from holds an object of {_name(type(value))}, whose content cannot be written down: "
-                f"whether a resumed run is the same could not be told. Put {_ADVICE}, around it, or train without a folder"
+                f"whether a resumed run is the same could not be told. {_ADVICE.capitalize()}, or train without a folder"
             )
         else:
             yield repr(value)
@@ -201,7 +203,11 @@ def _is_own_class(kind: type) -> bool:
 
 def _is_library(kind: type) -> bool:
     """Whether a class comes with Python or an installed package, but not with fedquilt."""
-    return not _is_own_class(kind) and kind.__module__.partition(".")[0] != "fedquilt"
+    return not _is_own_class(kind) and not _is_of_fedquilt(kind)
+
+
+def _is_of_fedquilt(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == "fedquilt"
 
 
 def _file(kind: type) -> str:

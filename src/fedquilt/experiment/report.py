@@ -83,7 +83,7 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
             (
                 name,
                 " + ".join(
-                    table.get("name", "own")
+                    str(table.get("name", "own"))
                     for table in [spec.get("method", {}), *spec.get("wrap", []), *spec.get("simulate", [])]
                 ),
                 _partition(spec.get("partition", {})),

@@ -376,7 +376,7 @@ def _require_known(table_name: str, table: Table, known: Registry, source: str) 
         keys = set(parameters) - GIVEN.get(table_name.partition(" ")[0], frozenset())
         unknown = [key for key in table if key != "name" and key not in keys]
         if unknown:
-            raise SpecError("\n".join(f"{where} {key}: unknown key; {nearest(key, keys)}" for key in unknown))
+            raise SpecError(joined([f"{where} {key}: unknown key; {nearest(key, keys)}" for key in unknown]))
     elif known is not registry.simulations and name in registry.simulations:
         raise SpecError(
             f"{where} name: '{name}' simulates how clients behave, and is no part of a method: write it as [[{SIMULATE}]]"

@@ -91,7 +91,7 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
 
 _UNKNOWN: dict[str, Any] = {
     **dict.fromkeys(("absent", "simulated_seconds", "seconds", "bytes_down", "bytes_up")),
-    "left_out": {"clients": None, "reasons": {}, "rounds_without_update": None},
+    "left_out": {"clients": None, "kinds": {}, "examples": {}, "rounds_without_update": None},
 }
 """Sums over all rounds, where the records of some are lost."""
 
