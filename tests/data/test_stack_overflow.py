@@ -133,6 +133,7 @@ def test_more_than_memory_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -
         stack_overflow(vocabulary=4, unroll=10**7)
     with pytest.raises(ArgumentError, match=r"unroll: is too large: so many would take"):
         stack_overflow(vocabulary=4, unroll=10**14)
+    monkeypatch.setenv("FEDQUILT_MEMORY", "10000000GB")
     with h5py.File(folder / "stackoverflow_train.h5", "w") as file:
         file.create_dataset("examples/42/tokens", shape=(10**14,), dtype=h5py.string_dtype(), chunks=(1,))
     with pytest.raises(DataError, match=r"stackoverflow_train.h5: examples/42/tokens claims 100,000,000,000,000 rows"):
