@@ -75,6 +75,7 @@ lint: $(DEV)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports
 
 # Strict: a broken link, anchor or reference is an error. Into site/.
 docs: $(DOCS)

@@ -27,18 +27,18 @@ from torch import Tensor, nn
 from workloads import SEED, WORKLOADS
 
 import fedquilt
-from fedquilt.core.driver import rounds
-from fedquilt.core.engine import Pending, Session
-from fedquilt.core.evaluation import Counted, Evaluation
-from fedquilt.core.federation import Federation, SplitName
-from fedquilt.core.measures import Measures
-from fedquilt.core.params import ModelState
-from fedquilt.core.plan import Plan
-from fedquilt.core.state import ClientStore, ServerState
-from fedquilt.core.updates import Answer
+from fedquilt.algorithm.state import ClientStore, ServerState
+from fedquilt.algorithm.updates import Answer
+from fedquilt.compute.layout import ModelState
 from fedquilt.data.data import Split
 from fedquilt.engines import processes
 from fedquilt.partition.partition import Partition
+from fedquilt.round.evaluation import Counted, Evaluation
+from fedquilt.round.federation import Federation, SplitName
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures
+from fedquilt.round.plan import Plan
+from fedquilt.round.session import Pending, Session
 
 TESTED = 10_000
 NEVER = 10**9

@@ -18,11 +18,11 @@ import torch
 from workloads import SEED, WORKLOADS
 
 import fedquilt
-from fedquilt.core.driver import rounds
-from fedquilt.core.federation import Federation
-from fedquilt.core.measures import Measures
-from fedquilt.core.place import Precision
+from fedquilt.compute.device import Precision
 from fedquilt.models import mnist_cnn
+from fedquilt.round.federation import Federation
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures
 
 PRECISIONS: tuple[Precision, Precision] = ("float32", "bf16")
 

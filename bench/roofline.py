@@ -22,12 +22,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from workloads import SEED, WORKLOADS, Work
 
-from fedquilt.core.driver import rounds
-from fedquilt.core.engine import Settling
-from fedquilt.core.federation import Federation
-from fedquilt.core.measures import Measures
-from fedquilt.core.plan import plan
-from fedquilt.core.rng import generator
+from fedquilt.base.rng import generator
+from fedquilt.round.federation import Federation
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures
+from fedquilt.round.plan import plan
+from fedquilt.round.session import Settling
 
 SIDE = 1024
 REPEATS = 8

@@ -27,12 +27,12 @@ from torch import nn
 from workloads import WORKLOADS, numbers
 
 import fedquilt
-from fedquilt.core.driver import rounds
-from fedquilt.core.engine import Settling
-from fedquilt.core.federation import Federation
-from fedquilt.core.measures import Measures
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures
+from fedquilt.round.session import Settling
 
 SIZE = 20
 EXAMPLES = 100_000

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.federation import Federation
+from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
 from fedquilt.simulate.simulation import NOTHING, Simulation
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -73,8 +73,8 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The C++ compiler takes seconds for every step of a call. Two show what ten do: values that go from step to step.
     """
-    from fedquilt.core.compiling import trouble
+    from fedquilt.engines.auto import trouble
 
     if trouble() is not None:
         pytest.skip(f"nothing can be compiled here: {trouble()}")
-    monkeypatch.setattr("fedquilt.core.block.STEPS", 2)
+    monkeypatch.setattr("fedquilt.round.block.STEPS", 2)

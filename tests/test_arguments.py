@@ -15,8 +15,8 @@ import pytest
 from torch import nn
 
 import fedquilt
-from fedquilt.arguments import ArgumentError, BatchSize, Count, Fraction, Positive, Seed, check, takes
-from fedquilt.registry import Registry
+from fedquilt.base.arguments import ArgumentError, BatchSize, Count, Fraction, Positive, Seed, check, takes
+from fedquilt.base.registry import Registry
 
 
 def step(lr: Positive, steps: Count = 1, kind: Literal["plain", "nesterov"] = "plain") -> None:

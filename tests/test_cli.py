@@ -18,10 +18,10 @@ from rich.console import Console
 
 import fedquilt
 from fedquilt import cli, registry
-from fedquilt.errors import WorkerError
+from fedquilt.analysis.curves import History
+from fedquilt.base.errors import WorkerError
+from fedquilt.experiment.progress import Lines, Live, Pace, watcher
 from fedquilt.experiment.sealed import sealed_json, sealed_text
-from fedquilt.metrics.curves import History
-from fedquilt.progress import Lines, Live, Pace, watcher
 
 SPEC = """
 [run]

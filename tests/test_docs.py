@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import typer.main
 
-import fedquilt.cli
+import fedquilt.cli.app
 import fedquilt.models
-from fedquilt import registry
+from fedquilt.base import registry
 from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES, Options, check_spec
 
 ROOT = Path(__file__).parents[1]

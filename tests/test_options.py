@@ -13,9 +13,9 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 import fedquilt
-from fedquilt.cli import app
-from fedquilt.console import console
-from fedquilt.errors import FedquiltError, SpecError
+from fedquilt.base.errors import FedquiltError, SpecError
+from fedquilt.cli.app import app
+from fedquilt.cli.console import console
 
 SPEC = """
 [run]

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 import fedquilt
-from fedquilt import registry
+from fedquilt.base import registry
 
 NAMES = [
     "Data",

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import fedquilt
-from fedquilt import registry
-from fedquilt.registry import Registry
+from fedquilt.base import registry
+from fedquilt.base.registry import Registry
 
 REGISTRIES = {name: value for name, value in vars(registry).items() if isinstance(value, Registry)}
 

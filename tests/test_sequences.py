@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.evaluation import evaluate_chunk
-from fedquilt.core.federation import Federation
-from fedquilt.core.loss import IGNORED
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
+from fedquilt.data.data import IGNORED
 from fedquilt.models import char_lstm
+from fedquilt.round.evaluation import evaluate_chunk
+from fedquilt.round.federation import Federation
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedquilt.text import LONGEST, visible
+from fedquilt.base.text import LONGEST, visible
 
 _ANY = st.text(st.characters(codec=None), max_size=60)  # halves of surrogate pairs too
 

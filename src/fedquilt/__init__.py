@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedquilt.analysis.curves import History, rounds_to
+    from fedquilt.base.errors import FedquiltError
     from fedquilt.data import (
         Data,
         Split,
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
         table,
     )
     from fedquilt.engines import inline, processes, vectorised
-    from fedquilt.errors import FedquiltError
     from fedquilt.experiment.evaluate import evaluate
     from fedquilt.experiment.export import export
     from fedquilt.experiment.imports import no_import
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
         sign_agreement,
         trimmed_mean,
     )
-    from fedquilt.metrics.curves import History, rounds_to
     from fedquilt.models.weights import load_weights
     from fedquilt.partition import (
         Partition,
@@ -124,7 +124,7 @@ _HOMES = {
         "processes",
         "vectorised",
     ),
-    "fedquilt.errors": ("FedquiltError",),
+    "fedquilt.base.errors": ("FedquiltError",),
     "fedquilt.experiment.evaluate": ("evaluate",),
     "fedquilt.experiment.export": ("export",),
     "fedquilt.experiment.imports": ("no_import",),
@@ -174,7 +174,7 @@ _HOMES = {
         "sign_agreement",
         "trimmed_mean",
     ),
-    "fedquilt.metrics.curves": (
+    "fedquilt.analysis.curves": (
         "History",
         "rounds_to",
     ),

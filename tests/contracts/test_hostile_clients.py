@@ -22,12 +22,12 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.exchange import Exchange, Parting
-from fedquilt.core.hosting import SpoiledError
-from fedquilt.core.interrupts import TooSlowError
-from fedquilt.core.pinned import SETTINGS
-from fedquilt.errors import ExampleError
-from fedquilt.text import LONGEST_TEXT
+from fedquilt.algorithm.exchange import Exchange, Parting
+from fedquilt.base.errors import ExampleError
+from fedquilt.base.text import LONGEST_TEXT
+from fedquilt.compute.interrupts import TooSlowError
+from fedquilt.compute.pinned import SETTINGS
+from fedquilt.round.hosting import SpoiledError
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning"),

@@ -12,8 +12,8 @@ import torch
 from every_method import METHODS
 
 import fedquilt
-from fedquilt.core.tensors import flat
-from fedquilt.core.transform import Transform, chain
+from fedquilt.algorithm.transform import Transform, chain
+from fedquilt.compute.tensors import flat
 from fedquilt.experiment.folder import RunFolder
 
 ROUNDS = 4
@@ -72,7 +72,7 @@ def test_workers_do_not_matter(name, workers, blobs, unbalanced, smooth):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_resumed_run_equals_an_uninterrupted_one(name, blobs, unbalanced, smooth, tmp_path):
     whole = train(name, blobs, unbalanced, smooth, out=tmp_path / "whole")
-    stop = StopAfter(min(2, made(name).last_round or ROUNDS))
+    stop = StopAfter(min(2, made(name).course.last_round or ROUNDS))
     with pytest.raises(StopError):
         train(name, blobs, unbalanced, smooth, out=tmp_path / "broken", watcher=stop, checkpoint_seconds=0.0)
     resumed = train(name, blobs, unbalanced, smooth, out=tmp_path / "broken")
@@ -176,7 +176,7 @@ def _zeros(params):
 def ordered():
     """A method whose clients keep a table, and whose result depends on the order in which it was written."""
     base = fedquilt.fed_avg(fraction=1.0, batch=8)
-    return replace(base, local=chain(Transform(_zeros, _first_and_last), base.local), keep_local_state=True)
+    return replace(base, local=replace(chain(Transform(_zeros, _first_and_last), base.local), keep=True))
 
 
 def test_what_a_client_keeps_comes_back_in_the_order_of_writing(blobs, unbalanced, smooth, tmp_path):

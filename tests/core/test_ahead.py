@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.ahead import made_ahead
-from fedquilt.errors import ExampleError
+from fedquilt.base.errors import ExampleError
+from fedquilt.round.prefetch import made_ahead
 
 
 def threads() -> list[threading.Thread]:

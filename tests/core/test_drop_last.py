@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.federation import Federation
+from fedquilt.algorithm.parts.sampling import Epochs
+from fedquilt.base import registry
 from fedquilt.partition.partition import Partition
-from fedquilt.parts.sampling import Epochs
+from fedquilt.round.federation import Federation
 
 
 @pytest.fixture
@@ -56,12 +57,12 @@ def test_a_client_with_a_single_example_is_named_with_the_reason(blobs, normalis
 
 @pytest.mark.parametrize("name", ["ditto", "server_training", "fine_tuned"])
 def test_a_second_training_leaves_it_out_too(name, blobs, normalised):
-    method = fedquilt.registry.wrappers[name](fedquilt.fed_avg(fraction=1.0, batch=8), batch=8)
+    method = registry.wrappers[name](fedquilt.fed_avg(fraction=1.0, batch=8), batch=8)
     federation = Federation.of(normalised, blobs, SIZES, method, 1).algorithm
     inner = {
         "ditto": lambda: federation.exchanges[0].end.args[0],
-        "server_training": lambda: federation.after,
-        "fine_tuned": lambda: federation.personalise.by,
+        "server_training": lambda: federation.after.algorithm,
+        "fine_tuned": lambda: federation.per_client.personalise.by,
     }[name]()
     assert federation.sample.drop_last == inner.sample.drop_last == "single"
 

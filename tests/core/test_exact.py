@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedquilt.core.exact import LARGEST, ExactMean, WideMean
-from fedquilt.errors import OverflowInSumError
+from fedquilt.algorithm.exact import LARGEST, ExactMean, WideMean
+from fedquilt.base.errors import OverflowInSumError
 
 
 def mean_of(deltas: list[torch.Tensor], weights: list[float], order: list[int]) -> torch.Tensor | None:

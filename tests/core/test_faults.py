@@ -13,14 +13,14 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.params import ModelState
-from fedquilt.core.plan import plan
-from fedquilt.core.round import merge
-from fedquilt.core.state import ClientStore, Group, initial_state
-from fedquilt.core.transform import Transform, stateless
-from fedquilt.core.updates import BlockUpdate
-from fedquilt.errors import OverflowInSumError
+from fedquilt.algorithm.algorithm import initial_state
+from fedquilt.algorithm.state import ClientStore, Group
+from fedquilt.algorithm.transform import Transform, stateless
+from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Fault
+from fedquilt.base.errors import OverflowInSumError
+from fedquilt.compute.layout import ModelState
+from fedquilt.round.merge import merge
+from fedquilt.round.plan import plan
 
 pytestmark = pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning")
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from fedquilt.core.local import EAGER, FUNCTIONAL, Batch, Carried, Point, Recipe, local_step
-from fedquilt.parts.descent import sgd
-from fedquilt.parts.losses import cross_entropy
+from fedquilt.algorithm.parts.descent import sgd
+from fedquilt.algorithm.parts.losses import cross_entropy
+from fedquilt.round.local_step import EAGER, FUNCTIONAL, Batch, Carried, Point, Recipe, local_step
 
 LOCAL = sgd(0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
 

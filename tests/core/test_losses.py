@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fedquilt
-from fedquilt import registry
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.describe import describe
-from fedquilt.core.loss import with_loss
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.loss import with_loss
+from fedquilt.algorithm.parts.losses import cross_entropy, mean_squared_error
+from fedquilt.base import registry
+from fedquilt.base.describe import describe
+from fedquilt.base.errors import DataError, FedquiltError
 from fedquilt.data.data import Data
-from fedquilt.errors import DataError, FedquiltError
 from fedquilt.partition.partition import Partition
-from fedquilt.parts.losses import cross_entropy, mean_squared_error
 
 TRUE = np.array([1.0, -2.0, 0.5])
 

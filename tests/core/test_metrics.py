@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import fedquilt
-from fedquilt.core.evaluation import Counted, added, combine, evaluate_chunk
-from fedquilt.core.federation import Federation
-from fedquilt.core.metric import Metric
+from fedquilt.algorithm.metric import Metric
+from fedquilt.base.errors import FedquiltError, SpecError
+from fedquilt.base.registry import metrics as known
 from fedquilt.data.data import Data
-from fedquilt.errors import FedquiltError, SpecError
 from fedquilt.experiment.objective import chosen_metrics
 from fedquilt.partition.partition import Partition
-from fedquilt.registry import metrics as known
+from fedquilt.round.evaluation import Counted, added, combine, evaluate_chunk
+from fedquilt.round.federation import Federation
 
 seeds = st.integers(0, 2**32 - 1)
 

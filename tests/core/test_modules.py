@@ -11,12 +11,13 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import fedquilt
-from fedquilt.core.federation import Federation
-from fedquilt.core.params import Layout
-from fedquilt.core.plan import plan
-from fedquilt.core.round import merge
-from fedquilt.core.state import ClientStore, Group, initial_state
-from fedquilt.errors import FedquiltError
+from fedquilt.algorithm.algorithm import initial_state
+from fedquilt.algorithm.state import ClientStore, Group
+from fedquilt.base.errors import FedquiltError
+from fedquilt.compute.layout import Layout
+from fedquilt.round.federation import Federation
+from fedquilt.round.merge import merge
+from fedquilt.round.plan import plan
 
 
 class Tied(nn.Module):

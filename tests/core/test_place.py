@@ -15,10 +15,10 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import fedquilt
-from fedquilt.core.federation import Federation
-from fedquilt.core.local import local_step
-from fedquilt.core.place import Place
-from fedquilt.errors import FedquiltError, SpecError
+from fedquilt.base.errors import FedquiltError, SpecError
+from fedquilt.compute.device import Place
+from fedquilt.round.federation import Federation
+from fedquilt.round.local_step import local_step
 
 ELSEWHERE = Place("meta")  # type: ignore[arg-type]
 """torch's device without values: what is computed there needs all its tensors there, as on a GPU."""
@@ -42,8 +42,8 @@ def steps(monkeypatch):
         seen.append({leaf.device.type for leaf in tree_leaves((params, carried, batch, point, after)) if _tensor(leaf)})
         return after
 
-    monkeypatch.setattr("fedquilt.core.fit.local_step", watched)
-    monkeypatch.setattr("fedquilt.core.block.local_step", watched)
+    monkeypatch.setattr("fedquilt.round.training.local_step", watched)
+    monkeypatch.setattr("fedquilt.round.block.local_step", watched)
     return seen
 
 
@@ -196,7 +196,7 @@ def test_the_command_line_refuses_an_lstm_in_bfloat16_where_the_processor_has_no
 def test_a_run_is_not_gone_on_with_in_another_precision(blobs, unbalanced, smooth, tmp_path):
     method = fedquilt.fed_avg()
     fedquilt.train(smooth, blobs, unbalanced, method, 1, engine=fedquilt.inline(precision="bf16"), out=tmp_path / "run")
-    with pytest.raises(fedquilt.errors.RunError, match="begun with cpu, bf16, and this is cpu, float32"):
+    with pytest.raises(fedquilt.base.errors.RunError, match="begun with cpu, bf16, and this is cpu, float32"):
         fedquilt.train(smooth, blobs, unbalanced, method, 2, engine=fedquilt.inline(), out=tmp_path / "run")
 
 

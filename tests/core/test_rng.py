@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedquilt.core.rng import generator, torch_seeded
+from fedquilt.base.rng import generator, torch_seeded
 
 
 def test_a_hundred_thousand_keys_give_different_streams():

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fedquilt
-from fedquilt.arguments import ArgumentError
-from fedquilt.core.schedule import Schedule, Stages, scheduled
+from fedquilt.algorithm.parts.sampling import Epochs
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.schedule import Schedule, Stages, scheduled
 from fedquilt.experiment.spec import check_spec, put
-from fedquilt.parts.sampling import Epochs
 
 
 def test_decay_in_steps_with_a_floor():

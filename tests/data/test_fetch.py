@@ -19,12 +19,12 @@ import pytest
 from rich.console import Console
 
 from fedquilt import cli, registry
-from fedquilt.data import archives
-from fedquilt.data.archives import data_of_deb, take_members
-from fedquilt.data.download import download
-from fedquilt.data.fetch import fetch
-from fedquilt.data.published import PUBLISHED, File, Published, Source
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data.fetch import archives
+from fedquilt.data.fetch.archives import data_of_deb, take_members
+from fedquilt.data.fetch.download import download
+from fedquilt.data.fetch.get import fetch
+from fedquilt.data.fetch.published import PUBLISHED, File, Published, Source
 
 ONE, TWO = os.urandom(300_000), b"two" * 1000
 
@@ -402,7 +402,7 @@ def data(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | None:
 def test_list_is_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
     screen = Console(file=file, force_terminal=True, width=80, color_system=None, _environ={})
-    monkeypatch.setattr("fedquilt.commands.data.out", screen)
+    monkeypatch.setattr("fedquilt.cli.data.out", screen)
     assert data(monkeypatch, "list") == 0
     header, *rows = [line.split("│") for line in file.getvalue().replace("┃", "│").splitlines() if line[0] in "│┃"]
     assert [cell.strip() for cell in header] == ["", "data set", "files", "what it is", ""]

@@ -8,10 +8,10 @@ import pytest
 import torch
 from formats.texts import write_svmlight
 
-from fedquilt.data import libsvm
-from fedquilt.data.libsvm import SETS, Name, canonical, to_range
-from fedquilt.data.published import PUBLISHED
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data.fetch.published import PUBLISHED
+from fedquilt.data.sets import libsvm
+from fedquilt.data.sets.libsvm import SETS, Name, canonical, to_range
 
 # Wei 2022, Table 1: classes, training and test examples, features. It gives vehicle 446 to test, but the set has 846.
 TABLE_1 = {

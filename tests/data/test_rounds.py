@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 
 import fedquilt
-from fedquilt.data.published import PUBLISHED
+from fedquilt.data.fetch.published import PUBLISHED
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from fedquilt.arguments import ArgumentError
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.errors import DataError, MissingExtraError
 from fedquilt.data import Data, digits, mnist_5k
-from fedquilt.data.packaged import read_table
+from fedquilt.data.formats.packaged import read_table
 from fedquilt.data.stratified import stratified
-from fedquilt.errors import DataError, MissingExtraError
 
 
 def test_digits() -> None:

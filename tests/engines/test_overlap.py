@@ -13,12 +13,12 @@ import pytest
 from torch import nn
 
 import fedquilt
-from fedquilt.core.driver import rounds
-from fedquilt.core.federation import Federation
-from fedquilt.core.measures import Measures
-from fedquilt.errors import FedquiltError, WorkerError
+from fedquilt.base.errors import FedquiltError, WorkerError
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures
 
 PATIENCE = 20.0
 """Seconds; whoever does not overlap waits for that long, and fails."""

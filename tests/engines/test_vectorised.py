@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.compiling import planned_steps
-from fedquilt.core.federation import Federation
-from fedquilt.core.padded import Shape, _places
-from fedquilt.core.tensors import from_bytes, to_bytes
-from fedquilt.errors import FedquiltError
+from fedquilt.base.errors import FedquiltError
+from fedquilt.compute.tensors import from_bytes, to_bytes
+from fedquilt.engines.auto import planned_steps
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.padded import Shape, _places
 
 ARGUMENTS = {"fl_hc": {"rounds": 2}}
 REFUSED = {"one_shot"}

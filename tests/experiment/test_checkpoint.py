@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedquilt
-from fedquilt.core.params import ModelState
-from fedquilt.core.state import ClientStore, Group, RunState, ServerState
-from fedquilt.errors import RunError
+from fedquilt.algorithm.state import ClientStore, Group, RunState, ServerState
+from fedquilt.base.errors import RunError
+from fedquilt.compute.layout import ModelState
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.folder import RunFolder
 

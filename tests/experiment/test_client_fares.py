@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fedquilt
-from fedquilt.core.measures import QUANTILES
 from fedquilt.experiment.client_fares import read_accuracies
+from fedquilt.round.measures import QUANTILES
 
 SPEC = {
     "run": {"rounds": 3, "eval_every": 2},

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import fedquilt
-from fedquilt import cli
-from fedquilt.errors import RunError, WorkerError
+from fedquilt.analysis.curves import History
+from fedquilt.base.errors import RunError, WorkerError
+from fedquilt.cli import app as cli
 from fedquilt.experiment.sealed import sealed_json, sealed_text
-from fedquilt.metrics.curves import History
 
 SPEC = {
     "run": {"rounds": 4, "checkpoint_seconds": 0.0, "metrics": ["accuracy", "top5"]},

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 import fedquilt
-from fedquilt import cli
+from fedquilt.analysis.curves import History
+from fedquilt.analysis.divergence import HINT, ROUNDS, divergence
+from fedquilt.cli import app as cli
 from fedquilt.data.data import Data
-from fedquilt.metrics.curves import History
-from fedquilt.metrics.divergence import HINT, ROUNDS, divergence
 from fedquilt.partition.partition import Partition
 
 SPEC = """

@@ -18,8 +18,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import fedquilt
+from fedquilt.base.errors import FedquiltError, RunError, SpecError
 from fedquilt.data.data import Data
-from fedquilt.errors import FedquiltError, RunError, SpecError
 from fedquilt.experiment.sealed import sealed_text
 from fedquilt.models import mnist_2nn
 from fedquilt.partition.partition import Partition

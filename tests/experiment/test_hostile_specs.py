@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import save_file
 
 import fedquilt
-from fedquilt.errors import DataError, FedquiltError, SpecError
+from fedquilt.base.errors import DataError, FedquiltError, SpecError
+from fedquilt.base.text import LONGEST
 from fedquilt.experiment.build import build
 from fedquilt.experiment.spec import MOST_WRAPS, check_spec, load_spec
 from fedquilt.experiment.sweep import sweep
-from fedquilt.text import LONGEST
 
 SPEC: dict[str, dict[str, Any]] = {
     "run": {"rounds": 1},

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.federation import Federation
-from fedquilt.errors import RunError
+from fedquilt.base.errors import RunError
 from fedquilt.experiment.fingerprint import fingerprint
 from fedquilt.experiment.own_code import own_code
+from fedquilt.round.federation import Federation
 from fedquilt.simulate.simulation import combined
 
 SCRIPT = '''
@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import nn
 import fedquilt
-from fedquilt.core.transform import Transform, chain, stateless
+from fedquilt.algorithm.transform import Transform, chain, stateless
 
 SCALE = 1.0
 

@@ -13,7 +13,7 @@ from formats.images import write_images
 from formats.texts import several_posts, write_leaf, write_posts
 
 import fedquilt
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
 
 LOADER = """
 from pathlib import Path

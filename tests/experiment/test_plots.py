@@ -10,8 +10,8 @@ import pytest
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
+from fedquilt.analysis.curves import History
 from fedquilt.experiment import plots
-from fedquilt.metrics.curves import History
 from fedquilt.partition.partition import Partition
 
 

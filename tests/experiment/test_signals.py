@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fedquilt
-from fedquilt import interrupts
+from fedquilt.base import interrupts
 
 LONG = """
 [run]

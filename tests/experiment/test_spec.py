@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import fedquilt
 import fedquilt.models
-from fedquilt.core.rng import torch_seeded
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
+from fedquilt.base.rng import torch_seeded
 from fedquilt.experiment.build import build
 from fedquilt.experiment.spec import change, check_spec, load_spec
 from fedquilt.experiment.template import TEMPLATE

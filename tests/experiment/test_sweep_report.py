@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import fedquilt
-from fedquilt.errors import RunError, SpecError
+from fedquilt.analysis.curves import History, rounds_to
+from fedquilt.base.errors import RunError, SpecError
 from fedquilt.experiment import plots
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.report import HEADER
 from fedquilt.experiment.run import run
 from fedquilt.experiment.sealed import sealed_json, sealed_text
 from fedquilt.experiment.sweep import Point, Sweep
-from fedquilt.metrics.curves import History, rounds_to
 
 SPEC = """
 [run]

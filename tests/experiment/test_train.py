@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 
 import fedquilt
-from fedquilt.arguments import ArgumentError
+from fedquilt.base.arguments import ArgumentError
 
 
 @pytest.mark.parametrize(

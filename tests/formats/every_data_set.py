@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import fedquilt
+from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
-from fedquilt.data.libsvm import SETS
-from fedquilt.registry import datasets
+from fedquilt.data.sets.libsvm import SETS
 from formats.arrays import cifar_records, unchecked, write_hdf5, write_idx
 from formats.images import photo, write_images
 from formats.texts import PLAYS, several_posts, write_leaf, write_posts, write_svmlight
@@ -87,7 +87,7 @@ def stack_overflow(home: Path, patch: pytest.MonkeyPatch) -> Load:
 
 
 def shakespeare(home: Path, patch: pytest.MonkeyPatch) -> Load:
-    patch.setattr(sys.modules["fedquilt.data.shakespeare"], "DIGEST", None)
+    patch.setattr(sys.modules["fedquilt.data.sets.shakespeare"], "DIGEST", None)
     (home / "t8.shakespeare.txt.xz").write_bytes(lzma.compress(PLAYS.encode()))
     return lambda: fedquilt.shakespeare(unroll=20, least_lines=2)
 

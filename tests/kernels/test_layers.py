@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt import registry
-from fedquilt.kernels import build
-from fedquilt.kernels.layers import kernels_of
+from fedquilt.base import registry
+from fedquilt.compute.kernels import build
+from fedquilt.compute.kernels.layers import kernels_of
 from fedquilt.models import mnist_2nn, mnist_cnn
 from fedquilt.models.peephole_lstm import PeepholeLSTM
 
@@ -42,7 +42,7 @@ def test_a_missing_or_broken_compiler_is_named(tmp_path):
     broken = tmp_path / "c++"
     broken.write_text("#!/bin/sh\ncase $1 in --version) echo broken 1;; *) echo cannot work >&2; exit 1;; esac\n")
     broken.chmod(0o755)
-    code = "from fedquilt.kernels import build; print(build.trouble('lstm'))"
+    code = "from fedquilt.compute.kernels import build; print(build.trouble('lstm'))"
     for path, said in ((tmp_path, "cannot work"), (tmp_path / "nothing", "no C++ compiler was found")):
         environment = {"PATH": str(path), "HOME": str(tmp_path)}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
@@ -89,7 +89,7 @@ def test_every_method_agrees_with_the_reference(name):
 
 
 def test_a_damaged_library_is_made_again_and_a_folder_of_others_refused(tmp_path):
-    code = "from fedquilt.kernels import build; print(build.trouble('max_pool'))"
+    code = "from fedquilt.compute.kernels import build; print(build.trouble('max_pool'))"
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
 
     def go():

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 import fedquilt
-from fedquilt.core.compiling import kernels_pay
-from fedquilt.core.federation import Federation
-from fedquilt.core.params import Layout
-from fedquilt.kernels import build
-from fedquilt.kernels.layers import with_kernels
-from fedquilt.kernels.lstm import lstm_layer
+from fedquilt.compute.kernels import build
+from fedquilt.compute.kernels.layers import with_kernels
+from fedquilt.compute.kernels.lstm import lstm_layer
+from fedquilt.compute.layout import Layout
+from fedquilt.engines.auto import kernels_pay
 from fedquilt.models.next_symbol import NextSymbolLSTM
 from fedquilt.models.peephole_lstm import PeepholeLSTM
+from fedquilt.round.federation import Federation
 
 pytestmark = pytest.mark.skipif(build.trouble("lstm") is not None, reason=f"no kernels here: {build.trouble('lstm')}")
 

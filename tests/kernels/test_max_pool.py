@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import fedquilt
-from fedquilt.core.federation import Federation
-from fedquilt.kernels import build
-from fedquilt.kernels.layers import with_kernels
+from fedquilt.compute.kernels import build
+from fedquilt.compute.kernels.layers import with_kernels
+from fedquilt.round.federation import Federation
 
 pytestmark = pytest.mark.skipif(
     build.trouble("max_pool") is not None, reason=f"no kernels here: {build.trouble('max_pool')}"

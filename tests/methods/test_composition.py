@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fedquilt as fq
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
 from fedquilt.models import random_fourier
 
 

@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.core.federation import Federation
-from fedquilt.errors import FedquiltError
+from fedquilt.algorithm.parts.features import estimate
+from fedquilt.base.errors import FedquiltError
 from fedquilt.models import random_fourier
-from fedquilt.parts.features import estimate
+from fedquilt.round.federation import Federation
 
 INF = float("inf")
 BASE = {"lr": 0.1, "fraction": 1.0, "batch": INF}

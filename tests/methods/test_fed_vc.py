@@ -10,14 +10,14 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.algorithm import claim
-from fedquilt.core.federation import Federation
-from fedquilt.core.plan import plan
-from fedquilt.core.state import Group, initial_state
-from fedquilt.errors import SpecError
+from fedquilt.algorithm.algorithm import claim, initial_state
+from fedquilt.algorithm.parts.sampling import Resample
+from fedquilt.algorithm.parts.selection import BySize
+from fedquilt.algorithm.state import Group
+from fedquilt.base.errors import SpecError
 from fedquilt.partition import Partition
-from fedquilt.parts.sampling import Resample
-from fedquilt.parts.selection import BySize
+from fedquilt.round.federation import Federation
+from fedquilt.round.plan import plan
 
 
 def test_with_equal_clients_and_the_same_draw_it_is_fed_avg(blobs, smooth):

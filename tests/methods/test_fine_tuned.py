@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.core.federation import Federation
-from fedquilt.core.own import hold_out
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.per_client import hold_out
 
 INF = float("inf")
 BASE = fedquilt.fed_avg(fraction=0.5, batch=8)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
 from fedquilt.methods.fl_hc import cluster
 from fedquilt.partition.partition import Partition
 from fedquilt.simulate.presence import Absence
@@ -125,7 +125,7 @@ def test_arguments_that_do_not_go_together():
     for distance in ("cosine", "cityblock"):
         with pytest.raises(SpecError, match='"ward" goes with distance "euclidean" only'):
             fedquilt.fl_hc(base, distance=distance)
-    assert fedquilt.fl_hc(base, clusters=None, threshold=1.0).course.threshold == 1.0
+    assert fedquilt.fl_hc(base, clusters=None, threshold=1.0).course.round.threshold == 1.0
 
 
 @pytest.mark.parametrize("wrap", [fedquilt.scaffold, fedquilt.fed_dyn, fedquilt.fed_nova, fedquilt.fed_prox, None])

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.own import hold_out
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
 from fedquilt.partition.partition import Partition
+from fedquilt.round.per_client import hold_out
 
 INF = float("inf")
 

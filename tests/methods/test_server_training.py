@@ -8,10 +8,10 @@ import torch
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.core.federation import Federation
-from fedquilt.core.server_data import take_share
-from fedquilt.errors import FedquiltError, SpecError
+from fedquilt.base.errors import FedquiltError, SpecError
 from fedquilt.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.server_data import take_share
 
 INF = float("inf")
 BASE = {"lr": 0.1, "fraction": 1.0, "batch": INF}

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import fedquilt
-from fedquilt import registry
-from fedquilt.arguments import takes
-from fedquilt.metrics.advice import advice
-from fedquilt.metrics.skew import skew
+from fedquilt.analysis.advice import advice
+from fedquilt.analysis.skew import skew
+from fedquilt.base import registry
+from fedquilt.base.arguments import takes
 
 TEN = np.repeat(np.arange(10), 300)
 MANY = np.repeat(np.arange(100), 50)

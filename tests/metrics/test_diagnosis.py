@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.federation import Federation
-from fedquilt.core.params import ModelState
-from fedquilt.errors import RunError
+from fedquilt.analysis.diagnosis import diagnose
+from fedquilt.analysis.excess_risk import excess_risk
+from fedquilt.base.errors import RunError
+from fedquilt.compute.layout import ModelState
 from fedquilt.experiment.diagnosis import diagnose_run
-from fedquilt.metrics.diagnosis import diagnose
-from fedquilt.metrics.excess_risk import excess_risk
+from fedquilt.round.federation import Federation
 
 
 def linear(weight):

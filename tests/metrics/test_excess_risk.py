@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedquilt.metrics.excess_risk import (
+from fedquilt.analysis.excess_risk import (
     centroid_distances,
     discrepancy,
     excess_risk,

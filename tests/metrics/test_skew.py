@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.spatial import distance
 
 import fedquilt
-from fedquilt.metrics.skew import gini, largest_to_median, skew
+from fedquilt.analysis.skew import gini, largest_to_median, skew
 from fedquilt.partition import Partition
 
 TEN = np.repeat(np.arange(10), 100)

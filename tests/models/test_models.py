@@ -6,9 +6,9 @@ from torch import nn
 from torch.nn import functional
 
 from fedquilt import models
-from fedquilt.arguments import ArgumentError
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.registry import models as registry
 from fedquilt.models.local_response import LocalResponseNorm
-from fedquilt.registry import models as registry
 
 
 def parameters(model: nn.Module) -> int:

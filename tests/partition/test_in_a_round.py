@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.noise import Noise
+from fedquilt.base.errors import DataError
+from fedquilt.base.registry import partitions
 from fedquilt.data.data import Data
-from fedquilt.errors import DataError
+from fedquilt.data.noise import Noise
 from fedquilt.partition.partition import Partition
-from fedquilt.registry import partitions
 
 
 @pytest.fixture

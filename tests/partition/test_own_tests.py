@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedquilt
+from fedquilt.base.errors import FedquiltError, SpecError
 from fedquilt.data.data import Data, Split
-from fedquilt.errors import FedquiltError, SpecError
 from fedquilt.partition.own_tests import deal_tests
 
 PARTITIONS = {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedquilt
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
 from fedquilt.partition.stored import describe_stored, to_bytes
 
 LABELS = np.repeat(np.arange(3), 10)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedquilt.parts.features import Estimator, draw, estimate, unpacked
+from fedquilt.algorithm.parts.features import Estimator, draw, estimate, unpacked
 
 ESTIMATORS: list[Estimator] = ["diagonal", "full"]
 

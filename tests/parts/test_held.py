@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedquilt.core.algorithm import Cohort
-from fedquilt.core.client import ClientUpdate
-from fedquilt.parts import held
-from fedquilt.parts.held import Held, blocks, squared_distances, weighted_mean
+from fedquilt.algorithm.cohort import Cohort
+from fedquilt.algorithm.parts import held
+from fedquilt.algorithm.parts.held import Held, blocks, squared_distances, weighted_mean
+from fedquilt.algorithm.updates import ClientUpdate
 
 NOTHING = torch.zeros(0)
 
@@ -68,8 +68,8 @@ def test_one_client_far_away_does_not_blur_the_distances_of_the_others():
 
 
 def test_a_reduction_is_told_from_another_by_its_values():
-    from fedquilt.core.describe import describe
-    from fedquilt.parts.robust import coordinate_trimmed_mean
+    from fedquilt.algorithm.parts.robust import coordinate_trimmed_mean
+    from fedquilt.base.describe import describe
 
     texts = {describe(partial(Held, partial(coordinate_trimmed_mean, trim))) for trim in (0.1, 0.2, 0.2)}
     assert len(texts) == 2

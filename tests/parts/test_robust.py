@@ -11,12 +11,12 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedquilt.core.algorithm import Cohort
-from fedquilt.core.client import ClientUpdate
-from fedquilt.parts.held import Held
-from fedquilt.parts.reduction import WeightedMean
-from fedquilt.parts.robust import Bounded, coordinate_median, coordinate_trimmed_mean, krum_choice
-from fedquilt.parts.weiszfeld import geometric_median_of
+from fedquilt.algorithm.cohort import Cohort
+from fedquilt.algorithm.parts.held import Held
+from fedquilt.algorithm.parts.reduction import WeightedMean
+from fedquilt.algorithm.parts.robust import Bounded, coordinate_median, coordinate_trimmed_mean, krum_choice
+from fedquilt.algorithm.parts.weiszfeld import geometric_median_of
+from fedquilt.algorithm.updates import ClientUpdate
 
 NOTHING = torch.zeros(0)
 GEOMETRIC = partial(geometric_median_of, 1000, 1e-6, 1e-6)

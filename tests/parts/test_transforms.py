@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.transform import chain
-from fedquilt.parts.noise import add_noise
-from fedquilt.parts.norms import clip_by_norm, project_to_ball
-from fedquilt.parts.proximal import pull_to_start
+from fedquilt.algorithm.parts.noise import add_noise
+from fedquilt.algorithm.parts.norms import clip_by_norm, project_to_ball
+from fedquilt.algorithm.parts.proximal import pull_to_start
+from fedquilt.algorithm.transform import chain
 
 COMMON = {"lr": 0.1, "fraction": 0.5, "batch": 10}
 INF = float("inf")

@@ -11,10 +11,10 @@ import torch
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.core.loss import Loss
-from fedquilt.core.state import initial_state
+from fedquilt.algorithm.algorithm import initial_state
+from fedquilt.algorithm.loss import Loss
+from fedquilt.algorithm.parts.norms import clip_by_norm
 from fedquilt.partition import Partition
-from fedquilt.parts.norms import clip_by_norm
 from fedquilt.simulate.corrupt import corrupt
 from fedquilt.simulate.corruption import corrupt_clients
 

@@ -8,10 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from fedquilt.core.population import Population
-from fedquilt.errors import FedquiltError
+from fedquilt.algorithm.parts.selection import AskMore, BySize, Uniform
+from fedquilt.base.errors import FedquiltError
 from fedquilt.partition import Partition
-from fedquilt.parts.selection import AskMore, BySize, Uniform
+from fedquilt.partition.population import Population
 from fedquilt.simulate.presence import Roll
 from fedquilt.simulate.rules import ByClassAndHour, DropOut, Slowness
 

@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from fedquilt.core.loss import IGNORED
-from fedquilt.core.noise import Noise
-from fedquilt.data.memory import require_memory
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.base.memory import require_memory
+from fedquilt.data.noise import Noise
+
+IGNORED = -100
+"""A target that does not count: padding in a sequence."""
 
 _LONGEST = 30
 """Characters of a class's name that are shown."""
@@ -124,7 +126,7 @@ def require_countable(name: str, classes: int) -> None:
 
     >>> require_countable("mine", 10**12)
     Traceback (most recent call last):
-    fedquilt.errors.DataError: mine: to count 1,000,000,000,000 classes of 100 clients would take 800,000 GB ...
+    fedquilt.base.errors.DataError: mine: to count 1,000,000,000,000 classes of 100 clients would take 800,000 GB ...
     """
     if classes > _MANY:
         require_memory(f"{name}: to count {classes:,} classes of 100 clients", 800 * classes)
@@ -137,7 +139,7 @@ def require_sound(data: Data) -> None:
     >>> split = Split(torch.zeros(2, 3), torch.tensor([0, 2]))
     >>> require_sound(Data("mine", split, split, classes=2))
     Traceback (most recent call last):
-    fedquilt.errors.DataError: mine: a label to train on is 2; with 2 classes they go from 0 to 1
+    fedquilt.base.errors.DataError: mine: a label to train on is 2; with 2 classes they go from 0 to 1
     """
     for split, purpose in ((data.train, "to train on"), (data.test, "to test on")):
         if not len(split):

@@ -8,21 +8,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fedquilt.core.block import Program, warm_up
-from fedquilt.core.engine import Engine, Measured, Pending, Session
-from fedquilt.core.evaluation import Evaluation, chunks, combine, evaluation_failed
-from fedquilt.core.execution import Compute, Execution
-from fedquilt.core.federation import Federation, SplitName
-from fedquilt.core.interrupts import noting_signals
-from fedquilt.core.params import ModelState
-from fedquilt.core.pinned import pinned
-from fedquilt.core.place import Device, Place, Precision
-from fedquilt.core.plan import Plan
-from fedquilt.core.state import ClientStore, ServerState
-from fedquilt.core.updates import Answer
+from fedquilt.algorithm.state import ClientStore, ServerState
+from fedquilt.algorithm.updates import Answer
+from fedquilt.base.errors import FedquiltError, told
+from fedquilt.base.registry import engines
+from fedquilt.compute.device import Device, Place, Precision
+from fedquilt.compute.interrupts import noting_signals
+from fedquilt.compute.layout import ModelState
+from fedquilt.compute.pinned import pinned
 from fedquilt.engines.executing import Executing
-from fedquilt.errors import FedquiltError, told
-from fedquilt.registry import engines
+from fedquilt.engines.execution import Compute, Execution
+from fedquilt.round.block import Program, warm_up
+from fedquilt.round.evaluation import Evaluation, chunks, combine, evaluation_failed
+from fedquilt.round.federation import Federation, SplitName
+from fedquilt.round.plan import Plan
+from fedquilt.round.session import Engine, Measured, Pending, Session
 
 
 @engines.register

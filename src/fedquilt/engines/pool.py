@@ -23,19 +23,18 @@ from typing import Any, Literal, NamedTuple
 
 import torch.multiprocessing
 
-from fedquilt.core.block import Program
-from fedquilt.core.client import Fault, Kind
-from fedquilt.core.execution import Execution
-from fedquilt.core.federation import Federation
-from fedquilt.core.hosting import too_slow
-from fedquilt.core.params import ModelState
-from fedquilt.core.tensors import to_bytes
-from fedquilt.core.transform import State
+from fedquilt.algorithm.updates import Fault, Kind
+from fedquilt.base.errors import WorkerError
+from fedquilt.compute.layout import ModelState, State
+from fedquilt.compute.tensors import to_bytes
+from fedquilt.engines.execution import Execution
 from fedquilt.engines.frames import TOKEN, Channel, ProtocolError
 from fedquilt.engines.protocol import check, read, read_more
 from fedquilt.engines.shared import shared, shared_models, write
 from fedquilt.engines.worker import SPOILED, Desk, work
-from fedquilt.errors import WorkerError
+from fedquilt.round.block import Program
+from fedquilt.round.federation import Federation
+from fedquilt.round.hosting import too_slow
 
 DEATHS_ALLOWED = 3
 

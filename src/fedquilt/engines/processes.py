@@ -14,25 +14,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fedquilt.arguments import Size, Workers
-from fedquilt.core.block import warm_up
-from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.engine import Engine, Measured, Pending, Session
-from fedquilt.core.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
-from fedquilt.core.execution import Compute, Execution
-from fedquilt.core.federation import Federation, SplitName
-from fedquilt.core.params import ModelState
-from fedquilt.core.pinned import pinned
-from fedquilt.core.place import Device, Place, Precision
-from fedquilt.core.plan import Plan
-from fedquilt.core.state import ClientStore, ServerState
-from fedquilt.core.tensors import to_bytes
-from fedquilt.core.updates import Answer, BlockUpdate
+from fedquilt.algorithm.state import ClientStore, ServerState
+from fedquilt.algorithm.updates import Answer, BlockUpdate, ClientUpdate, Fault
+from fedquilt.base.arguments import Size, Workers
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import engines
+from fedquilt.compute.device import Device, Place, Precision
+from fedquilt.compute.layout import ModelState
+from fedquilt.compute.pinned import pinned
+from fedquilt.compute.tensors import to_bytes
 from fedquilt.engines.executing import Executing
+from fedquilt.engines.execution import Compute, Execution
 from fedquilt.engines.pool import Answered, Pool, Start, Task
 from fedquilt.engines.shared import rows_of
-from fedquilt.errors import SpecError
-from fedquilt.registry import engines
+from fedquilt.round.block import warm_up
+from fedquilt.round.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
+from fedquilt.round.federation import Federation, SplitName
+from fedquilt.round.plan import Plan
+from fedquilt.round.session import Engine, Measured, Pending, Session
 
 OWN_AT_ONCE, OWN_TASKS = 64, 8
 """Clients that are evaluated on their own data in one task, at most; tasks of a worker, at least, if there are so many."""

@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 from safetensors import SafetensorError
 
-from fedquilt.core.client import Kind
-from fedquilt.core.tensors import from_bytes
-from fedquilt.core.transform import State
+from fedquilt.algorithm.updates import Kind
+from fedquilt.compute.layout import State
+from fedquilt.compute.tensors import from_bytes
 from fedquilt.engines.frames import ProtocolError
 
 WHOLE, FLOAT, NUMBER = frozenset({int}), frozenset({float}), frozenset({int, float})

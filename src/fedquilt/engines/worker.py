@@ -14,24 +14,22 @@ from typing import Any
 
 from torch import Tensor
 
-from fedquilt.core.block import Program, warm_up
-from fedquilt.core.checks import uploads_of, wrong_form
-from fedquilt.core.client import Fault
-from fedquilt.core.evaluation import Counted
-from fedquilt.core.execution import Execution
-from fedquilt.core.federation import Federation
-from fedquilt.core.hosting import SpoiledError
-from fedquilt.core.interrupts import noting_signals
-from fedquilt.core.params import ModelState
-from fedquilt.core.pinned import pinned
-from fedquilt.core.state import ServerState
-from fedquilt.core.tensors import from_bytes, to_bytes
-from fedquilt.core.transform import State
-from fedquilt.core.updates import Answer, BlockUpdate
+from fedquilt.algorithm.state import ServerState
+from fedquilt.algorithm.updates import Answer, BlockUpdate, Fault
+from fedquilt.base.errors import told
+from fedquilt.compute.interrupts import noting_signals
+from fedquilt.compute.layout import ModelState, State
+from fedquilt.compute.pinned import pinned
+from fedquilt.compute.tensors import from_bytes, to_bytes
 from fedquilt.engines.allocator import keep_freed_memory
+from fedquilt.engines.execution import Execution
 from fedquilt.engines.frames import Channel, ProtocolError
 from fedquilt.engines.shared import rows_of, write
-from fedquilt.errors import told
+from fedquilt.round.block import Program, warm_up
+from fedquilt.round.checks import uploads_of, wrong_form
+from fedquilt.round.evaluation import Counted
+from fedquilt.round.federation import Federation
+from fedquilt.round.hosting import SpoiledError
 
 SPOILED = 90
 """The exit code of a worker that a client has changed for good."""

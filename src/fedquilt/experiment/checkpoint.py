@@ -17,11 +17,10 @@ import safetensors
 import safetensors.torch
 import torch
 
-from fedquilt.core.params import ModelState, Tensors
-from fedquilt.core.state import ClientStore, Group, RunState, ServerState
-from fedquilt.core.tensors import apart, nested
-from fedquilt.core.transform import State
-from fedquilt.errors import RunError
+from fedquilt.algorithm.state import ClientStore, Group, RunState, ServerState
+from fedquilt.base.errors import RunError
+from fedquilt.compute.layout import ModelState, State, Tensors
+from fedquilt.compute.tensors import apart, nested
 
 
 def save(path: Path, run: RunState, about: dict[str, str], frozen: Tensors | None = None) -> None:

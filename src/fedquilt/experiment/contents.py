@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedquilt.arguments import ArgumentError, check
-from fedquilt.core.state import RunState
-from fedquilt.errors import DataError, RunError
+from fedquilt.algorithm.state import RunState
+from fedquilt.analysis.curves import History
+from fedquilt.base.arguments import ArgumentError, check
+from fedquilt.base.errors import DataError, RunError
+from fedquilt.base.text import counted
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.records import read_fares, read_record
 from fedquilt.experiment.sealed import DamagedError, UncheckedError, unsealed_json, unsealed_text
 from fedquilt.experiment.spec import ARRAYS, Options
-from fedquilt.metrics.curves import History
 from fedquilt.partition.stored import describe_stored
-from fedquilt.progress import counted
 
 SPEC = "spec.toml"
 ENVIRONMENT = "environment.json"

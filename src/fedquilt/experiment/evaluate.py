@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedquilt import registry
-from fedquilt.core.federation import Federation, SplitName
-from fedquilt.core.measures import Measures, evaluating
+from fedquilt.base import registry
+from fedquilt.base.errors import DataError, FedquiltError, RunError, SpecError
+from fedquilt.base.text import visible
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
-from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.experiment.build import build, data_of
 from fedquilt.experiment.checkpoint import load_frozen
 from fedquilt.experiment.export import NAMES, names_of, stored
@@ -20,7 +19,8 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec
 from fedquilt.experiment.spec import Spec, change, check_spec, read_tables
 from fedquilt.experiment.toml import Table
-from fedquilt.text import visible
+from fedquilt.round.federation import Federation, SplitName
+from fedquilt.round.measures import Measures, evaluating
 
 TABLES = (".csv", ".tsv", ".parquet")
 """Endings of files with a row an example, as the data set `table` reads them."""

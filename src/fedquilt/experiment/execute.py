@@ -8,13 +8,12 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Protocol
 
-from fedquilt import interrupts
-from fedquilt.core.driver import rounds
-from fedquilt.core.engine import Engine, Session, Settling
-from fedquilt.core.federation import Federation
-from fedquilt.core.measures import Measures, Record
-from fedquilt.core.state import RunState
-from fedquilt.errors import FedquiltError
+from fedquilt.algorithm.state import RunState
+from fedquilt.analysis.curves import History
+from fedquilt.analysis.diagnosis import diagnose as measure
+from fedquilt.analysis.divergence import divergence
+from fedquilt.base import interrupts
+from fedquilt.base.errors import FedquiltError
 from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.fingerprint import digest, fingerprint, require_same
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
@@ -30,9 +29,10 @@ from fedquilt.experiment.notices import (
 from fedquilt.experiment.result import Result, result_of
 from fedquilt.experiment.spec import Options
 from fedquilt.experiment.storage import storing
-from fedquilt.metrics.curves import History
-from fedquilt.metrics.diagnosis import diagnose as measure
-from fedquilt.metrics.divergence import divergence
+from fedquilt.round.federation import Federation
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures, Record
+from fedquilt.round.session import Engine, Session, Settling
 
 
 class Watcher(Protocol):
@@ -176,11 +176,11 @@ def _stopped(history: History, options: Options, last: int) -> bool:
 
 
 def _last(federation: Federation, options: Options) -> int:
-    ends = federation.algorithm.last_round
+    ends = federation.algorithm.course.last_round
     return options.rounds if ends is None else min(options.rounds, ends)
 
 
 def _end(federation: Federation) -> dict[str, str]:
     """Say where a method ends by itself, for those who read the folder alone."""
-    ends = federation.algorithm.last_round
+    ends = federation.algorithm.course.last_round
     return {} if ends is None else {"last_round": str(ends)}

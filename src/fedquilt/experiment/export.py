@@ -17,10 +17,10 @@ import safetensors.torch
 import torch
 
 import fedquilt
-from fedquilt.core.params import ModelState, Tensors
-from fedquilt.core.state import Group, RunState
-from fedquilt.core.workbench import Workbench
-from fedquilt.errors import RunError
+from fedquilt.algorithm.state import Group, RunState
+from fedquilt.base.errors import RunError
+from fedquilt.compute.layout import ModelState, Tensors
+from fedquilt.compute.replica import Workbench
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.folder import RunFolder

@@ -6,12 +6,12 @@ import hashlib
 
 import numpy as np
 
-from fedquilt.core.describe import describe
-from fedquilt.core.federation import Federation
-from fedquilt.core.state import RunState
-from fedquilt.errors import RunError
+from fedquilt.algorithm.state import RunState
+from fedquilt.base.describe import describe
+from fedquilt.base.errors import RunError
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.own_code import own_code
+from fedquilt.round.federation import Federation
 
 
 def fingerprint(federation: Federation) -> str:

@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from fedquilt.errors import SpecError, nearest, told
-from fedquilt.text import visible
+from fedquilt.base.errors import SpecError, nearest, told
+from fedquilt.base.text import visible
 
 _REFUSED: ContextVar[bool] = ContextVar("_REFUSED", default=False)
 
@@ -27,7 +27,7 @@ def no_import() -> Iterator[None]:
     >>> with fedquilt.no_import():
     ...     imported("math:sqrt", None, "[model] name")
     Traceback (most recent call last):
-    fedquilt.errors.SpecError: [model] name: 'math:sqrt' would import code, which --no-import refuses; ...
+    fedquilt.base.errors.SpecError: [model] name: 'math:sqrt' would import code, which --no-import refuses; ...
     """
     before = _REFUSED.set(True)
     try:

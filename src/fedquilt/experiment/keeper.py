@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fedquilt.core.params import Tensors
-from fedquilt.core.state import RunState
-from fedquilt.errors import StorageError
+from fedquilt.algorithm.state import RunState
+from fedquilt.base.errors import StorageError
+from fedquilt.compute.layout import Tensors
 from fedquilt.experiment.client_fares import ClientFares
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
 from fedquilt.experiment.storage import storing

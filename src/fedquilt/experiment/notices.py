@@ -6,17 +6,17 @@ import warnings
 
 import numpy as np
 
-from fedquilt.core.federation import Federation
+from fedquilt.algorithm.parts.sampling import Epochs
+from fedquilt.analysis.curves import History
+from fedquilt.analysis.divergence import HINT, divergence
+from fedquilt.base.text import counted
 from fedquilt.experiment.spec import Options
-from fedquilt.metrics.curves import History
-from fedquilt.metrics.divergence import HINT, divergence
-from fedquilt.parts.sampling import Epochs
-from fedquilt.progress import counted
+from fedquilt.round.federation import Federation
 
 
 def warn_of_too_few_rounds(federation: Federation, last: int) -> None:
     """Warn of a run that ends before its method makes a difference."""
-    needed = getattr(federation.algorithm.course, "needs_rounds", 0)
+    needed = getattr(federation.algorithm.course.round, "needs_rounds", 0)
     if last < needed:
         warnings.warn(
             f"the run has {counted(last, 'round')}, but its method changes course only in round {needed}: "

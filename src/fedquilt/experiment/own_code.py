@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedquilt.core.describe import describe
-from fedquilt.errors import RunError, installed
+from fedquilt.base.describe import describe
+from fedquilt.base.errors import RunError, installed
 
 _OF_TORCH = (torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, PurePath, Enum, range, slice, np.generic, *_OF_TORCH)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.core.federation import Federation
+from fedquilt.analysis.curves import History
+from fedquilt.base.text import SHARES
 from fedquilt.experiment.client_fares import read_accuracies
-from fedquilt.metrics.curves import History
 from fedquilt.partition.partition import Partition
-from fedquilt.progress import SHARES
+from fedquilt.round.federation import Federation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +35,7 @@ def draw_run(folder: Path, history: History, federation: Federation) -> None:
     if accuracies:
         draw_fares(folder / "own.png", {federation.algorithm.name: accuracies})
     labels = federation.data.train.y.numpy()
-    if labels.ndim == 1 and federation.data.classes and not federation.algorithm.pooled:
+    if labels.ndim == 1 and federation.data.classes and not federation.algorithm.course.pooled:
         data = federation.data
         draw_clients(folder / "clients.png", federation.partition, labels, data.classes, data.class_name)
 

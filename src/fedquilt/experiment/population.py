@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from fedquilt.analysis.advice import Advice, advice
+from fedquilt.analysis.skew import Skew, skew
 from fedquilt.data.data import Data
 from fedquilt.experiment.build import build_population
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.population_plots import draw_population
 from fedquilt.experiment.spec import Spec, change, check_population, load_population
-from fedquilt.metrics.advice import Advice, advice
-from fedquilt.metrics.skew import Skew, skew
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.stored import to_bytes
 

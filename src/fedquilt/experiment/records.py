@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from fedquilt.arguments import ArgumentError, Finite, NonNegative, check
+from fedquilt.base.arguments import ArgumentError, Finite, NonNegative, check
 from fedquilt.experiment.sealed import DamagedError, unsealed_json
 
 Whole = Annotated[int, Field(ge=0, lt=2**63)]

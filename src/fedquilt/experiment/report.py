@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedquilt.errors import SpecError
+from fedquilt.analysis.curves import History
+from fedquilt.base.errors import SpecError
+from fedquilt.base.text import figure
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_curves, draw_fares
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.summary import summarise
-from fedquilt.metrics.curves import History
-from fedquilt.progress import figure
 
 HEADER = (
     "run",

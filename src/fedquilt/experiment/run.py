@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedquilt import interrupts
-from fedquilt.core.engine import Engine, Settling, settled
-from fedquilt.core.federation import Federation
-from fedquilt.errors import FedquiltError, RunError, SpecError
+from fedquilt.base import interrupts
+from fedquilt.base.errors import FedquiltError, RunError, SpecError
 from fedquilt.experiment.build import build
 from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.environment import environment
@@ -22,6 +20,8 @@ from fedquilt.experiment.plots import draw_run
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Spec, change, check_spec, load_spec, put
 from fedquilt.experiment.storage import storing
+from fedquilt.round.federation import Federation
+from fedquilt.round.session import Engine, Settling, settled
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def resume(
 
     >>> resume("runs/nothing-here")
     Traceback (most recent call last):
-    fedquilt.errors.RunError: runs/nothing-here: holds no run (there is no spec.toml in it)
+    fedquilt.base.errors.RunError: runs/nothing-here: holds no run (there is no spec.toml in it)
     """
     folder = RunFolder(Path(path))
     found = folder.read_aloud()

@@ -26,14 +26,14 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import Field
 
-from fedquilt import registry
-from fedquilt.arguments import ArgumentError, Count, NonNegative, Positive, Seed, check, paths
-from fedquilt.errors import SpecError, nearest
+from fedquilt.base import registry
+from fedquilt.base.arguments import ArgumentError, Count, NonNegative, Positive, Seed, check, paths
+from fedquilt.base.errors import SpecError, nearest
+from fedquilt.base.paths import expanded
+from fedquilt.base.registry import Registry
+from fedquilt.base.text import joined, short, visible
 from fedquilt.experiment.imports import imported
 from fedquilt.experiment.toml import Table, parse, read_text, require_plain
-from fedquilt.paths import expanded
-from fedquilt.registry import Registry
-from fedquilt.text import joined, short, visible
 
 REGISTRIES: dict[str, Registry] = {
     "data": registry.datasets,

@@ -9,11 +9,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from fedquilt.analysis.curves import History
+from fedquilt.analysis.divergence import divergence
+from fedquilt.base.text import visible
 from fedquilt.experiment.contents import ERROR, Contents
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.metrics.curves import History
-from fedquilt.metrics.divergence import divergence
-from fedquilt.text import visible
 
 
 def summary(path: str | Path) -> dict[str, Any]:

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedquilt.core.engine import Settling, settled
-from fedquilt.errors import RunError, SpecError
+from fedquilt.analysis.curves import History
+from fedquilt.base.errors import RunError, SpecError
+from fedquilt.base.text import short
 from fedquilt.experiment.build import build
 from fedquilt.experiment.execute import Watcher
 from fedquilt.experiment.folder import RunFolder
@@ -33,8 +34,7 @@ from fedquilt.experiment.spec import ARRAYS, Spec, check_spec, load_spec, names_
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.summary import as_json, quiet_summary, summarise
 from fedquilt.experiment.toml import Table
-from fedquilt.metrics.curves import History
-from fedquilt.text import short
+from fedquilt.round.session import Settling, settled
 
 Announce = Callable[[str, int, int], Watcher | None]
 """(name of the point, its number, how many there are) -> who is told how its training goes."""

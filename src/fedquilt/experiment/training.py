@@ -11,15 +11,14 @@ from typing import Literal
 import tomli_w
 from torch import nn
 
-from fedquilt.arguments import ArgumentError, Problem, check
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.engine import Engine, Settling, settled
-from fedquilt.core.federation import Federation
-from fedquilt.core.loss import with_loss
-from fedquilt.core.workbench import copied
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.loss import with_loss
+from fedquilt.analysis.divergence import HINT
+from fedquilt.base.arguments import ArgumentError, Problem, check
+from fedquilt.base.errors import RunError
+from fedquilt.compute.replica import copied
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
-from fedquilt.errors import RunError
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import Watcher, execute
 from fedquilt.experiment.fingerprint import fingerprint, require_same
@@ -28,8 +27,9 @@ from fedquilt.experiment.objective import Own, chosen_loss, chosen_metrics, requ
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Options
 from fedquilt.experiment.warm import warm
-from fedquilt.metrics.divergence import HINT
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.session import Engine, Settling, settled
 from fedquilt.simulate.simulation import Simulation, combined
 
 

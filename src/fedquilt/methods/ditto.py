@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from fedquilt.arguments import BelowOne, ChangingBatchSize, ChangingCount, NonNegative, Rate
-from fedquilt.core.algorithm import Algorithm, add_exchange, claim
-from fedquilt.core.exchange import Exchange, Parting, Trained, Visit
-from fedquilt.core.fit import fit
-from fedquilt.core.own import Personalise, kept_model
-from fedquilt.core.transform import chain
+from fedquilt.algorithm.algorithm import Algorithm, Personalise, add_exchange, claim
+from fedquilt.algorithm.exchange import Exchange, Parting, Trained, Visit
+from fedquilt.algorithm.parts.proximal import pull_to_start
+from fedquilt.algorithm.parts.sampling import DropLast
+from fedquilt.algorithm.transform import chain
+from fedquilt.base.arguments import BelowOne, ChangingBatchSize, ChangingCount, NonNegative, Rate
+from fedquilt.base.registry import wrappers
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.parts.proximal import pull_to_start
-from fedquilt.parts.sampling import DropLast
-from fedquilt.registry import wrappers
+from fedquilt.round.per_client import kept_model
+from fedquilt.round.training import fit
 
 NAME = "ditto"
 
@@ -50,7 +50,7 @@ def ditto(
     if pull:
         inner = replace(inner, local=chain(pull_to_start(pull), inner.local))
     own = add_exchange(algorithm, Exchange(NAME, end=partial(_train_own, inner), remembers=True))
-    return claim(own, NAME, own=holdout, personalise=Personalise(kept=NAME))
+    return claim(own, NAME, per_client={"share": holdout, "personalise": Personalise(kept=NAME)})
 
 
 def _train_own(inner: Algorithm, visit: Visit, trained: Trained) -> Parting:

@@ -19,21 +19,22 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedquilt.arguments import NonNegative, Size
-from fedquilt.core.algorithm import Algorithm, Cohort, Indices, add_exchange
-from fedquilt.core.client import ClientUpdate
-from fedquilt.core.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
-from fedquilt.core.features import features_of
-from fedquilt.core.params import Layout, ModelState, Tensors
-from fedquilt.core.penalty import Penalty, Seen, classifier_layer
-from fedquilt.core.rng import generator
-from fedquilt.core.state import ServerState
-from fedquilt.core.transform import State
-from fedquilt.core.workbench import Workbench
+from fedquilt.algorithm.algorithm import Algorithm, add_exchange
+from fedquilt.algorithm.cohort import Cohort
+from fedquilt.algorithm.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
+from fedquilt.algorithm.features import features_of
+from fedquilt.algorithm.parts.features import Estimator, draw, estimate
+from fedquilt.algorithm.parts.penalties import frobenius, mmd, trace_norm
+from fedquilt.algorithm.penalty import Penalty, Seen, classifier_layer
+from fedquilt.algorithm.state import ServerState
+from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.base.arguments import NonNegative, Size
+from fedquilt.base.registry import wrappers
+from fedquilt.base.rng import generator
+from fedquilt.base.types import Indices
+from fedquilt.compute.layout import Layout, ModelState, State, Tensors
+from fedquilt.compute.replica import Workbench
 from fedquilt.data.data import Data
-from fedquilt.parts.features import Estimator, draw, estimate
-from fedquilt.parts.penalties import frobenius, mmd, trace_norm
-from fedquilt.registry import wrappers
 
 NAME = "fed_avg_r"
 

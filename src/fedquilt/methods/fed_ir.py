@@ -14,11 +14,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedquilt.arguments import NonNegative
-from fedquilt.core.algorithm import Algorithm, add_exchange, claim
-from fedquilt.core.exchange import Exchange
-from fedquilt.errors import SpecError
-from fedquilt.parts.importance import (
+from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
+from fedquilt.algorithm.exchange import Exchange
+from fedquilt.algorithm.parts.importance import (
     Announce,
     announce_given,
     announce_population,
@@ -26,7 +24,9 @@ from fedquilt.parts.importance import (
     announce_uniform,
     by_class_ratio,
 )
-from fedquilt.registry import wrappers
+from fedquilt.base.arguments import NonNegative
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import wrappers
 
 Target = Literal["population", "uniform", "server"] | Annotated[list[NonNegative], Field(min_length=2)]
 

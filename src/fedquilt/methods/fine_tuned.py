@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import BatchSize, BelowOne, Passes, Rate
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.core.own import Personalise
+from fedquilt.algorithm.algorithm import Algorithm, Personalise, claim
+from fedquilt.algorithm.parts.sampling import DropLast
+from fedquilt.base.arguments import BatchSize, BelowOne, Passes, Rate
+from fedquilt.base.registry import wrappers
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.parts.sampling import DropLast
-from fedquilt.registry import wrappers
 
 
 @wrappers.register
@@ -28,7 +27,7 @@ def own_test(algorithm: Algorithm, holdout: BelowOne = 0.2) -> Algorithm:
     >>> own_test(fed_avg()).own
     0.2
     """
-    return claim(algorithm, "own_test", own=holdout)
+    return claim(algorithm, "own_test", per_client={"share": holdout})
 
 
 @wrappers.register
@@ -51,4 +50,4 @@ def fine_tuned(
     'fed_avg'
     """
     inner = replace(fed_avg(lr=lr, epochs=epochs, batch=batch, drop_last=drop_last), loss=algorithm.loss)
-    return claim(algorithm, "fine_tuned", own=holdout, personalise=Personalise(by=inner))
+    return claim(algorithm, "fine_tuned", per_client={"share": holdout, "personalise": Personalise(by=inner)})

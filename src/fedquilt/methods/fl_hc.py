@@ -17,19 +17,19 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.arguments import BelowOne, Count, Positive
-from fedquilt.core.algorithm import Algorithm, Indices, claim
-from fedquilt.core.checks import Expected
-from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.course import Ended, Step, Work, every_group, listened, merged, regrouped
-from fedquilt.core.engine import Pending
-from fedquilt.core.plan import Plan, plan, planned_weight
-from fedquilt.core.round import checked
-from fedquilt.core.state import Group, RunState
-from fedquilt.core.updates import Answer, one_by_one
-from fedquilt.errors import SpecError
-from fedquilt.parts.selection import Uniform
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.selection import Uniform
+from fedquilt.algorithm.state import Group, RunState
+from fedquilt.algorithm.updates import Answer, ClientUpdate, Fault, one_by_one
+from fedquilt.base.arguments import BelowOne, Count, Positive
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import wrappers
+from fedquilt.base.types import Indices
+from fedquilt.round.checks import Expected
+from fedquilt.round.course import Ended, Step, Work, every_group, listened, merged, regrouped
+from fedquilt.round.merge import checked
+from fedquilt.round.plan import Plan, plan, planned_weight
+from fedquilt.round.session import Pending
 
 Linkage = Literal["ward", "single", "complete", "average"]
 Distance = Literal["euclidean", "cityblock", "cosine"]
@@ -68,7 +68,7 @@ def fl_hc(
     if threshold is None and clusters is None:
         clusters = CLUSTERS
     course = ClusterThenTrain(rounds, clusters, threshold, linkage, distance)
-    return claim(algorithm, "fl_hc", course=course, own=holdout)
+    return claim(algorithm, "fl_hc", course={"round": course}, per_client={"share": holdout})
 
 
 @dataclass(frozen=True)

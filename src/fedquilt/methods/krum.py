@@ -13,11 +13,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedquilt.arguments import Count
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.parts.held import Held
-from fedquilt.parts.robust import krum_choice
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.held import Held
+from fedquilt.algorithm.parts.robust import krum_choice
+from fedquilt.base.arguments import Count
+from fedquilt.base.registry import wrappers
 
 Clients = Annotated[int, Field(ge=0)]
 

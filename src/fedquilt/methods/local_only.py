@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedquilt.arguments import BelowOne, ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.core.course import Ended, Work, every_group, regrouped
-from fedquilt.core.engine import Pending
-from fedquilt.core.state import Group, RunState
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.sampling import DropLast
+from fedquilt.algorithm.state import Group, RunState
+from fedquilt.base.arguments import BelowOne, ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
+from fedquilt.base.registry import methods
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.parts.sampling import DropLast
-from fedquilt.registry import methods
+from fedquilt.round.course import Ended, Work, every_group, regrouped
+from fedquilt.round.session import Pending
 
 
 @methods.register
@@ -48,7 +48,12 @@ def local_only(
         keep_momentum=True,
         drop_last=drop_last,
     )
-    return claim(replace(base, name="local_only"), "local_only", course=each_alone, own=holdout, sends=False)
+    return claim(
+        replace(base, name="local_only"),
+        "local_only",
+        course={"round": each_alone, "sends": False},
+        per_client={"share": holdout},
+    )
 
 
 def each_alone(work: Work, run: RunState) -> Pending[Ended]:

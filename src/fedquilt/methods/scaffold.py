@@ -14,17 +14,18 @@ from dataclasses import replace
 
 import torch
 
-from fedquilt.core.algorithm import Algorithm, Cohort, add_exchange, claim
-from fedquilt.core.client import ClientUpdate
-from fedquilt.core.exact import ExactMean
-from fedquilt.core.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
-from fedquilt.core.params import Layout, Tensors
-from fedquilt.core.state import ServerState
-from fedquilt.core.transform import chain
-from fedquilt.errors import SpecError
-from fedquilt.parts.given import add_given
-from fedquilt.parts.weights import equally
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
+from fedquilt.algorithm.cohort import Cohort
+from fedquilt.algorithm.exact import ExactMean
+from fedquilt.algorithm.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
+from fedquilt.algorithm.parts.given import add_given
+from fedquilt.algorithm.parts.weights import equally
+from fedquilt.algorithm.state import ServerState
+from fedquilt.algorithm.transform import chain
+from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import wrappers
+from fedquilt.compute.layout import Layout, Tensors
 
 NAME = "scaffold"
 
@@ -51,7 +52,7 @@ def scaffold(algorithm: Algorithm) -> Algorithm:
         regroup=_regroup,
         remembers=True,
     )
-    if algorithm.keep_local_state:
+    if algorithm.local.keep:
         raise SpecError("scaffold: needs momentum that starts anew in every round: leave keep_momentum out")
     exchanging = add_exchange(algorithm, exchange)
     return claim(replace(exchanging, local=chain(add_given(NAME), algorithm.local)), NAME, weigh=equally)

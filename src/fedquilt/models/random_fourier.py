@@ -20,12 +20,12 @@ from pydantic import PlainValidator
 from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 
-from fedquilt.arguments import Size
-from fedquilt.core.rng import generator
+from fedquilt.base.arguments import Size
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import models
+from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
-from fedquilt.errors import SpecError
 from fedquilt.models.sizes import classes_of, inputs_of
-from fedquilt.registry import models
 
 
 def _positive_or_median(value: object) -> float | str:

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.core.noise import Noise
-from fedquilt.errors import SpecError
-
-Indices = npt.NDArray[np.int64]
+from fedquilt.base.errors import SpecError
+from fedquilt.base.types import Indices
+from fedquilt.data.noise import Noise
 
 Positions = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 """Places in a data set, in as few bytes as they need: with many clients, they are what a population costs."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.core.population import Population
-from fedquilt.core.rng import generator
+from fedquilt.base.rng import generator
+from fedquilt.partition.population import Population
 from fedquilt.simulate.presence import Absence, Roll
 
 Floats = npt.NDArray[np.float64]
