@@ -11,6 +11,7 @@ from fuzzing.trials import outcomes
 COUNT = 2000
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited and workers are ended as Linux does it")
 def test_no_spec_gives_a_traceback_a_long_wait_or_a_long_message() -> None:
     tried = list(outcomes(range(COUNT)))
