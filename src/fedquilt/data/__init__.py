@@ -1,7 +1,7 @@
 """Data sets and what they are made of.
 
-The types (`data.py`), `sets/` (one file per data set), `formats/` (one file per format) and `fetch/` (published files: where
-they are looked for, fetched from and checked).
+The types (`data.py`), `sets/` (one file per data set), `formats/` (one file per format) and `fetch/` (published files:
+where they are looked for, fetched from and checked).
 
 May import `base`.
 """
