@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import math
 import os
 import signal
 import socket
@@ -189,6 +190,7 @@ FORMS = {
     "longer": lambda delta: torch.cat([delta, delta]),
     "a matrix": lambda delta: delta[None],
     "without memory": emptied,
+    "nested": lambda delta: torch.nested.nested_tensor([delta]),
     "NaN": lambda delta: delta * float("nan"),
     "infinite": lambda delta: delta + float("inf"),
     "large": lambda delta: delta + 2.0**20,
@@ -196,6 +198,7 @@ FORMS = {
 
 
 @pytest.mark.filterwarnings("ignore:.*quantize.*")
+@pytest.mark.filterwarnings("ignore:.*nested tensors.*")
 @pytest.mark.filterwarnings("ignore:.*deprecated.*")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", FORMS)
@@ -458,22 +461,47 @@ def test_steps_that_cannot_be(steps, engine, go):
     assert torch.isfinite(result.state.vector).all()
 
 
+def holding(levels):
+    """Tables that hold each other, each the next one twice; the last one holds the first if `levels` is infinite."""
+    first = table = {}
+    for _ in range(100 if math.isinf(levels) else levels):
+        inner = {}
+        table |= {"a": inner, "b": inner}
+        table = inner
+    table |= {"a": first} if math.isinf(levels) else {"a": torch.ones(1)}
+    return first
+
+
+class Reading(dict):
+    def items(self):
+        raise SystemExit
+
+
 KEPT = {
-    "a list": [1.0],
-    "none": {"own": None},
-    "a number": {"own": 3.0},
-    "sparse": {"own": torch.eye(2).to_sparse()},
-    "meta": {"own": torch.zeros(2, device="meta")},
-    "complex": {"own": torch.zeros(2, dtype=torch.complex64)},
-    "odd names": {3: torch.zeros(2)},
+    "a list": lambda: [1.0],
+    "none": lambda: {"own": None},
+    "a number": lambda: {"own": 3.0},
+    "sparse": lambda: {"own": torch.eye(2).to_sparse()},
+    "meta": lambda: {"own": torch.zeros(2, device="meta")},
+    "complex": lambda: {"own": torch.zeros(2, dtype=torch.complex64)},
+    "odd names": lambda: {3: torch.zeros(2)},
+    "a table that holds itself": lambda: holding(math.inf),
+    "very deep": lambda: holding(5000),
+    "too many": lambda: dict.fromkeys(map(str, range(200_000)), torch.ones(1)),
+    "a table that raises": lambda: {"own": Reading(a=torch.ones(1))},
+    "nested": lambda: {"own": torch.nested.nested_tensor([torch.ones(2)])},
+    "a negative view": lambda: {"own": torch._neg_view(torch.ones(2))},
+    "without memory": lambda: {"own": emptied(torch.ones(2))},
+    "a view of no memory": lambda: {"own": emptied(torch.ones(2, 2).t())},
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*nested tensors.*")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", KEPT)
 def test_what_a_client_keeps_must_be_fit_to_be_kept(name, engine, go, tmp_path):
     def end(visit, trained):
-        return Parting(keep=KEPT[name] if visit.context.client == HOSTILE else {"own": torch.ones(2)})
+        return Parting(keep=KEPT[name]() if visit.context.client == HOSTILE else {"own": torch.ones(2)})
 
     method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
     method = replace(method, exchanges=(Exchange("memory", end=end, remembers=True),))
