@@ -17,6 +17,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -157,6 +158,35 @@ def test_what_a_client_raises_is_its_own_fault(name, engine, go, ordinary):
         assert reason.isprintable()
         assert len(reason) < LONGEST_TEXT + 100
     assert told(result) == expected
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_others_get_the_same_bits_whichever_way_a_client_fails(engine, ordinary):
+    """Found only at the end, it was trained with them in a block; in a block without it they must not notice."""
+    assert ordinary(engine, "raises") == ordinary(engine, "sends NaN")
+
+
+METHODS = {
+    "fed_avg": lambda: fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8),
+    "scaffold": lambda: fedquilt.scaffold(fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)),
+    "momentum": lambda: fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8, momentum=0.9, keep_momentum=True),
+}
+
+
+@pytest.mark.parametrize("who", range(6))
+@pytest.mark.parametrize("method", METHODS)
+def test_nobody_in_a_block_notices_who_is_missing(method, who, blobs, smooth):
+    """Sizes matter: without the one whose last batch is short there would be no padding, and with it other bits."""
+    ends = np.cumsum([0, 48, 37, 32, 24, 17, 16])
+    held = fedquilt.Partition.of([range(first, last) for first, last in pairwise(ends)])
+    digests = set()
+    for act in (ORDINARY["raises"], ORDINARY["sends NaN"], lambda delta: os._exit(5)):
+        simulate = [fedquilt.Simulation("hostile", corruption=(Hostile(act, who),))]
+        engine = fedquilt.vectorised(block=3, workers=1)
+        result = fedquilt.train(smooth, blobs, held, METHODS[method](), rounds=2, engine=engine, simulate=simulate)
+        assert [[fault["client"] for fault in record["dropped"]] for record in result.history] == [[who]] * 2
+        digests.add(result.digest)
+    assert len(digests) == 1
 
 
 class Sub(torch.Tensor):

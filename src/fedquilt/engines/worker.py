@@ -123,7 +123,7 @@ def _train(
             desk.at[0] = place
             results.append(federation.run_client(state, round_, *each))
     else:
-        results = federation.run_block(program, state, round_, clients, slots, memories)
+        results = federation.run_block(program, state, round_, clients, slots, memories, task["gone"])
     answers: list[dict[str, Any]] = []
     more: dict[str, Any] = {}
     row, desk_rows = 0, desk.results[task["place"]]

@@ -6,9 +6,10 @@ several steps a call. Clients that have fewer steps stand still while the others
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -188,13 +189,27 @@ def _step_of(fed: Tree, shared: Tree, step: int) -> tuple[Batch, Point]:
 
 
 def block_update(
-    program: Program, algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
+    program: Program,
+    algorithm: Algorithm,
+    contexts: Sequence[Context],
+    datas: Sequence[ClientData],
+    gone: Mapping[int, int] = MappingProxyType({}),
 ) -> Sequence[Answer]:
-    """Do what `client_update` does, for a block of clients at once."""
-    if not sends_difference_alone(algorithm, contexts):
+    """Do what `client_update` does, for a block of clients at once.
+
+    `gone` are rows of the block whose clients were left out, and how many examples these have. Stand-ins are trained there,
+    on as many examples of another client, because the shape of a block decides the last bits of everybody in it.
+    """
+    if gone or not sends_difference_alone(algorithm, contexts):
         opened = [_pinned(open_visit, algorithm, *own) for own in zip(contexts, datas, strict=True)]
-        each = program.fit(contexts, datas, [visit.given for visit in opened])
-        return [_pinned(close_visit, algorithm, *own) for own in zip(contexts, datas, opened, each, strict=True)]
+        there = list(zip(contexts, datas, opened, strict=True))
+        rows = list(there)
+        for row, size in sorted(gone.items()):
+            rows.insert(row, (contexts[0], replace(datas[0], rows=np.resize(datas[0].rows, size)), opened[0]))
+        in_rows, of_rows, visits = zip(*rows, strict=True)
+        fitted = program.fit(in_rows, of_rows, [visit.given for visit in visits])
+        ends = [own for row, own in enumerate(fitted) if row not in gone]
+        return [_pinned(close_visit, algorithm, *own, end) for own, end in zip(there, ends, strict=True)]
     fitted = program.fit(contexts, datas, [{}])
     after, start = fitted.after, contexts[0].start
     block = BlockUpdate(

@@ -4,7 +4,7 @@ Two steps, because values are read only once it is known what they are. The form
 for it too, before they put an update where the parent reads it. Then the values: an update that passes can always be
 summed, since every value is below `LARGEST` and the weight is the one that the sum was planned for.
 
-What a client sends may raise anything as soon as it is looked at. That is the client's fault as well, and never the run's end.
+What a client sends may raise anything as soon as it is looked at: that is the client's fault as well, never the run's end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import torch
 from torch import Tensor
@@ -218,7 +218,7 @@ def _wrong_told(told: object, uploads: Uploads) -> str | None:
 
 def _wrong_keep(keep: object) -> str | None:
     """Say what cannot be kept. Tables are walked without recursion, and not for ever: they may hold each other."""
-    tables = [] if keep is None else [(keep, 1)]
+    tables: list[tuple[Any, int]] = [] if keep is None else [(keep, 1)]
     seen = 0
     while tables:
         table, depth = tables.pop()
