@@ -539,6 +539,33 @@ def test_what_a_client_keeps_must_be_fit_to_be_kept(name, engine, go, tmp_path):
     left_out(result, "error" if name == "a list" else "unusable update")
 
 
+class Explosive(type):
+    """Ends the process that asks for the name of its classes."""
+
+    @property
+    def __name__(cls):
+        os._exit(5)
+
+
+class Bomb(metaclass=Explosive):
+    pass
+
+
+@pytest.mark.parametrize("block", [1, 3, 6])
+def test_a_client_that_ends_its_worker_when_it_is_answered_for_is_the_one_to_blame(block, blobs, unbalanced, smooth):
+    """Its update is examined after the others have been trained."""
+
+    def end(visit, trained):
+        return Parting(keep={"own": Bomb() if visit.context.client == HOSTILE else torch.ones(2)})
+
+    method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
+    method = replace(method, exchanges=(Exchange("memory", end=end, remembers=True),))
+    engine = fedquilt.vectorised(block=block, workers=1)
+    result = fedquilt.train(smooth, blobs, unbalanced, method, rounds=2, engine=engine)
+    for reason in left_out(result, "died"):
+        assert reason.startswith("3 worker processes died on it (exit code 5)")
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "error", [ExampleError("row 7: no such file"), OSError("gone"), ValueError("not a picture")], ids=repr
