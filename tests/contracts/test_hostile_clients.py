@@ -29,6 +29,7 @@ from fedquilt.base.errors import ExampleError
 from fedquilt.base.text import LONGEST_TEXT
 from fedquilt.compute.interrupts import TooSlowError
 from fedquilt.compute.pinned import SETTINGS
+from fedquilt.round.federation import Federation
 from fedquilt.round.hosting import SpoiledError
 
 pytestmark = [
@@ -418,6 +419,9 @@ CHANGES = {
     "a function mode": lambda: Doubling().__enter__(),
     "the folder": lambda: os.chdir("/"),
     "the seed": lambda: torch.manual_seed(1),
+    "the type of autocast": lambda: torch.set_autocast_dtype("cpu", torch.float16),
+    "hooks of all modules": lambda: torch.nn.modules.module.register_module_forward_hook(lambda m, x, y: y * 1.5),
+    "full hooks": lambda: torch.nn.modules.module.register_module_full_backward_hook(lambda m, x, y: (2 * x[0],)),
     "a fork": fork,
 }
 
@@ -434,6 +438,88 @@ def test_settings_that_a_client_changes_are_put_back(name, engine, go, ordinary)
     assert told(result) == expected
     assert all(record["dropped"] == [] for record in result.history)
     assert [setting.read() for setting in SETTINGS] == before
+
+
+class Fickle(torch.nn.Module):
+    """Does something to itself when it is trained on the examples of one client."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.first, self.act, self.last = torch.nn.Linear(8, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3)
+        self.change, self.scales, self.scale, self.seen = change, [1.0], 1.0, None
+
+    def forward(self, x):
+        if self.training and x[0, 0] > 1e6:
+            self.change(self)
+        self.seen = x  # as honest models do
+        return self.scale * self.scales[-1] * self.last(self.act(self.first(x.clamp(-3, 3))))
+
+
+class Doubled(Fickle):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def autocast_left_on(net):
+    """Weights that torch has cast stay in its cache."""
+    torch.set_autocast_enabled("cpu", True)
+    net.last(net.act(net.first(torch.ones(1, 8))))
+    torch.set_autocast_enabled("cpu", False)
+
+
+def halved(net, inputs):
+    return (inputs[0] / 2,)
+
+
+MODELS = {
+    "another part": lambda net: setattr(net, "act", torch.nn.Identity()),
+    "a part less": lambda net: delattr(net, "act") if hasattr(net, "act") else None,
+    "another class": lambda net: setattr(net, "__class__", Doubled),
+    "a method": lambda net: setattr(net.first, "forward", lambda x: x[:, :6]),
+    "an attribute": lambda net: setattr(net, "scale", 3.0),
+    "a list": lambda net: net.scales.append(3.0),
+    "frozen": lambda net: net.first.weight.requires_grad_(False),
+    "another parameter": lambda net: setattr(net.first, "weight", torch.nn.Parameter(torch.ones(6, 8))),
+    "another layout": lambda net: setattr(net.first.weight, "data", torch.ones(8, 6).t()),
+    "a hook": lambda net: net.last.register_forward_pre_hook(halved),
+    "a hook on a parameter": lambda net: net.first.weight.register_hook(lambda gradient: 2 * gradient),
+    "evaluation mode": lambda net: net.eval(),
+    "autocast": autocast_left_on,
+    "an open autocast": lambda net: torch.autocast("cpu", dtype=torch.bfloat16).__enter__(),
+    "hooks of all modules": lambda net: torch.nn.modules.module.register_module_forward_pre_hook(halved),
+}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_what_a_client_does_to_the_model_reaches_nobody_else(name, precision, blobs, unbalanced):
+    """Whoever is trained after it, in the same process, must send what it sends from a process of its own."""
+    x = blobs.train.x.clone()
+    x[unbalanced.client(HOSTILE)] = 1e7
+    data = replace(blobs, train=replace(blobs.train, x=x))
+    sent = []
+    for select in ([HOSTILE, 0, 1], [0, 1]):
+        torch.manual_seed(3)
+        method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
+        method = replace(method, select=lambda sizes, rng, select=select: np.array(select))
+        federation = Federation.of(Fickle(MODELS[name]), data, unbalanced, method, 1)
+        with fedquilt.inline(precision=precision).open(federation) as session:
+            state = federation.start().groups[0].state
+            updates = [session.federation.run_client(state, 1, client, client, None) for client in select]
+        sent.append([update.delta for update in updates[-2:]])
+    assert all(torch.equal(*pair) for pair in zip(*sent, strict=True))
+
+
+def test_memory_that_a_client_takes_from_the_model_ends_an_inline_run(blobs, unbalanced):
+    x = blobs.train.x.clone()
+    x[unbalanced.client(HOSTILE)] = 1e7
+    data = replace(blobs, train=replace(blobs.train, x=x))
+    taking = Fickle(lambda net: net.first.weight.untyped_storage().resize_(0))
+    method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
+    with pytest.raises(SpoiledError, match=f"client {HOSTILE} changed .*: the memory of the model's parameters"):
+        fedquilt.train(taking, data, unbalanced, method, rounds=1, engine=fedquilt.inline())
+    result = fedquilt.train(taking, data, unbalanced, method, rounds=1, engine=fedquilt.processes(workers=2))
+    left_out(result, "died")
 
 
 def telling(told):

@@ -155,8 +155,10 @@ class Program:
     def _mapped(self, now: Tree, fed: Tree, shared: Tree) -> Callable[[Tree, Tree, Tree], tuple[Tree, Tensor]]:
         """Make the function that takes some steps with all clients of a block; these are its first arguments."""
         module, algorithm = self.bench.module, self.algorithm
-        # The model is watched for as long as the program lives.
+        # The model is watched for as long as the program lives; this hook must not be put back with what clients change.
+        self.bench.put_back()
         watching = tuple((each, watch(module, classifier_layer(module, each.layer))) for each in algorithm.penalties)
+        self.bench.remember(again=True)
         recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching, self.bench.place.autocast)
         one: Tree = tree_map(lambda leaf: leaf[0], {**now, "fed": fed})
         step = _step_of(one["fed"], shared, 0)
@@ -224,10 +226,11 @@ def block_update(
     return [block]
 
 
-def _pinned(visit: Callable[..., T], *about: Any) -> T:
+def _pinned(visit: Callable[..., T], algorithm: Algorithm, context: Context, *about: Any) -> T:
     """Call what is one client's own, and put back what it changed before it is the next one's turn."""
-    done = visit(*about)
+    done = visit(algorithm, context, *about)
     pin_again()
+    context.bench.put_back()
     return done
 
 

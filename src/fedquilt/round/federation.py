@@ -277,7 +277,7 @@ class Federation:
     def _or_fault(self, client: int, slot: int, work: Callable[[], T]) -> T | Fault:
         """Do what is one client's own; whatever goes wrong becomes its fault, and what it changes is put back."""
         try:
-            with alone([client]), time_limit(self.client_seconds):
+            with alone([client], self.bench), time_limit(self.client_seconds):
                 return work()
         except TooSlowError:
             return Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
@@ -336,7 +336,7 @@ class Federation:
             return []
         seconds = None if self.client_seconds is None else self.client_seconds * len(rows)
         try:
-            with alone(there), time_limit(seconds):
+            with alone(there, self.bench), time_limit(seconds):
                 return self.train_block(program, state, round_, *zip(*rows, strict=True))
         except BaseException as error:
             if passes(error):
