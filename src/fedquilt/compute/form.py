@@ -6,8 +6,9 @@ microseconds a part. Values are another matter: they are loaded for every client
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any
 
 from torch import Tensor, nn
@@ -44,33 +45,32 @@ class Form:
         self._empty = [table for table in tables if not table]
         self._full = [table for table in tables if isinstance(table, dict) and table]
         self._others = [table for table in tables if not isinstance(table, dict) and table]
-        self._entries = self._entries_now()
+        self._lengths, self._entries = self._lengths_now(), list(self._entries_now())
         self._parameters = list(module.parameters())
         self._data = [parameter.data for parameter in self._parameters]
         self._settings, self._addresses = self._settings_now(), self._addresses_now()
 
     def put_back(self) -> list[str]:
         """Make the module what it was; return what of it could not be put back."""
-        if any(self._empty) or self._entries_now() != self._entries:
+        same = not any(self._empty) and self._lengths_now() == self._lengths
+        if not (same and all(map(is_, self._entries_now(), self._entries))):
             for table, copy in self._containers:
                 _refill(table, copy)
         for part, kind in self._classes:
             if type(part) is not kind:
                 part.__class__ = kind
-        if self._settings_now() != self._settings or self._addresses_now() != self._addresses:
-            for parameter, data, (trained, _, hooks, *_) in zip(
-                self._parameters, self._data, self._settings, strict=True
-            ):
-                parameter.requires_grad_(trained)
-                parameter.data, parameter.grad, parameter._backward_hooks = data, None, hooks
+        if self._settings_now() == self._settings and self._addresses_now() == self._addresses:
+            return []
+        for parameter, data, (trained, _, hooks, *_) in zip(self._parameters, self._data, self._settings, strict=True):
+            parameter.requires_grad_(trained)
+            parameter.data, parameter.grad, parameter._backward_hooks = data, None, hooks
         return [] if self._addresses_now() == self._addresses else ["the memory of the model's parameters"]
 
-    def _entries_now(self) -> list[int]:
-        """Name what is in the containers; copies hold on to it, so that nothing else gets the same identity."""
-        return [
-            *map(id, chain.from_iterable(map(dict.values, self._full))),
-            *map(id, chain.from_iterable(self._others)),
-        ]
+    def _lengths_now(self) -> list[int]:
+        return [*map(len, self._full), *map(len, self._others)]
+
+    def _entries_now(self) -> Iterator[Any]:
+        return chain.from_iterable((*map(dict.values, self._full), *self._others))
 
     def _settings_now(self) -> list[tuple[Any, ...]]:
         return [*map(_SETTINGS, self._parameters)]
