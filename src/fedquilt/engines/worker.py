@@ -148,9 +148,8 @@ def _train(
         write(rows_of(desk_rows, row, 1), values)
         said = {"weight": result.weight, "loss": result.loss, "steps": result.steps, "examples": result.examples}
         answers.append(who | said)
-        besides: dict[str, Any] = ({"keep": result.keep} if result.keep else {}) | (
-            {"told": result.told} if result.told else {}
-        )
+        sent = {"keep": result.keep, "told": result.told}
+        besides: dict[str, Any] = {name: table for name, table in sent.items() if table}
         if besides and task["alone"]:  # once for itself, so that it is known whose it is if that fails
             to_bytes(besides)
         more |= {str(row): besides} if besides else {}
