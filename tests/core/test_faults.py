@@ -230,10 +230,41 @@ def test_a_block_with_a_wrong_slot_or_weight_is_taken_apart(federate):
         *([[1] * 6] * 3),
     )
     tampered = {"slots": [0, 1, 2, 3, 4, 4], "weights": [*block.weights[:5], 1e300], "steps": [1, 1, 1, 1, 1, -1]}
+    tampered |= {"losses": [1.0] * 5 + [None], "examples": [1] * 5 + ["many"]}
     for name, column in tampered.items():
         _, merged = merge(federation.algorithm, federation.layout, state, planned, [replace(block, **{name: column})])
         assert merged.clients == [answer.client for answer in answers[:5]], name
         assert {fault.client for fault in merged.faults} == {answers[5].client}, name
+
+
+class Counts(int):
+    """Raises when it is compared."""
+
+    def __le__(self, other):
+        raise SystemExit
+
+    __ge__ = __le__
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, value) for name in ("weight", "loss", "steps", "examples") for value in (None, "1", torch.ones(1))),
+        *((name, value) for name in ("steps", "examples") for value in (1.0, True, Counts(1))),
+    ],
+)
+def test_numbers_of_another_type_are_the_clients_fault(name, value, federate):
+    federation = federate(fedquilt.fed_avg(**EVERYONE))
+    state = initial_state(federation.algorithm, federation.initial)
+    planned = plan(federation.algorithm, Group(state), federation.population, 1)
+    ones = torch.ones(federation.layout.size)
+    first, *rest = [answer_of(planned, slot, delta=ones) for slot in planned.slots]
+    answers = [replace(first, **{name: value}), *rest]
+    _, merged = merge(federation.algorithm, federation.layout, state, planned, answers)
+    (fault,) = merged.faults
+    assert (fault.client, fault.kind) == (first.client, "unusable update")
+    assert fault.reason == f"sent {name} of the type {type(value).__name__}; it must be a plain number"
+    assert sorted(merged.clients) == sorted(answer.client for answer in rest)
 
 
 class Odd(nn.Module):

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.nn.modules import module as modules
 from torch.overrides import _pop_mode as _pop_function_mode
 from torch.utils._python_dispatch import _pop_mode as _pop_dispatch_mode
 
@@ -76,6 +77,28 @@ def _stack(name: str, length: Callable[[], int], pop: Callable[[], object]) -> S
     return Setting(name, length, partial(_cut_to, length, pop))
 
 
+def _nesting() -> int:
+    """Count the autocasts that were entered and not left; only when the last is left, torch forgets the weights it cast."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+_HOOKS = tuple(
+    table for name, table in vars(modules).items() if name.startswith("_global_") and isinstance(table, dict)
+)
+"""Where torch holds the hooks of all modules."""
+
+
+def _hooks() -> list[dict[int, Any]]:
+    return [dict(table) for table in _HOOKS]
+
+
+def _hang(hooks: list[dict[int, Any]]) -> None:
+    for table, wanted in zip(_HOOKS, hooks, strict=True):
+        table.clear()
+        table.update(wanted)
+
+
 SETTINGS = (
     Setting("threads", torch.get_num_threads, torch.set_num_threads, 1),
     Setting("default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
@@ -93,6 +116,11 @@ SETTINGS = (
     Setting("inference mode", torch.is_inference_mode_enabled, _infer, False),
     Setting("gradients", torch.is_grad_enabled, torch.set_grad_enabled, True),
     Setting("autocast", partial(torch.is_autocast_enabled, "cpu"), partial(torch.set_autocast_enabled, "cpu"), False),
+    Setting("type of autocast", partial(torch.get_autocast_dtype, "cpu"), partial(torch.set_autocast_dtype, "cpu")),
+    Setting("cache of autocast", torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    _stack("nested autocasts", _nesting, torch.autocast_decrement_nesting),
+    Setting("hooks of all modules", _hooks, _hang),
+    _attribute(modules, "_global_is_full_backward_hook"),
     Setting("deterministic", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
     Setting("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
     Setting("flushing of denormal numbers", lambda: _SMALLEST * 1.0 == 0.0, torch.set_flush_denormal),
@@ -124,6 +152,7 @@ def pinned() -> Iterator[None]:
 
 def pin_again() -> list[str]:
     """Put back what a client has changed of the settings that are pinned; return those that could not be put back."""
+    torch.clear_autocast_cache()  # copies of weights that a client may have cast, and whose values change for the next
     changed = [setting for setting, value in _PINNED.items() if setting.now() != value]
     if not changed:
         return []

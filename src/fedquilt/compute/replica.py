@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Set
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,6 +12,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from fedquilt.base.errors import FedquiltError, told
 from fedquilt.compute.device import CPU, Place
+from fedquilt.compute.form import Form
 from fedquilt.compute.kernels.layers import with_kernels
 from fedquilt.compute.layout import Layout, ModelState, Tensors
 
@@ -54,6 +56,20 @@ class Workbench:
         # Buffers that a module does not save are not part of the model, but a forward pass may still change them.
         self._unsaved = {name: buffer.clone() for name, buffer in module.named_buffers() if name not in carried}
         self._channels_last: frozenset[str] = frozenset()
+        self._form: Form | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what the module is made of, which is another one's identities in another process."""
+        return self.__dict__ | {"_form": None}
+
+    def remember(self, again: bool = False) -> None:
+        """Note what the module is made of, for `put_back`, unless it was noted before."""
+        if self._form is None or again:
+            self._form = Form(self.module)
+
+    def put_back(self) -> list[str]:
+        """Make the module again what it was made of when that was noted; return what could not be put back."""
+        return [] if self._form is None else self._form.put_back()
 
     def placed(self, place: Place) -> Workbench:
         """Return a workbench with a module of its own elsewhere, or this one if it stands there already."""

@@ -49,8 +49,9 @@ class Task:
     """What one worker does at a time; `kept` is what its clients keep between rounds.
 
     The answer of a task that `fills` is values, in one of the worker's two places for them. Its clients are trained
-    together, or, once workers have died on them, `alone`, one by one, so that the one at fault is found. `deaths` are
-    counted by slot, those of a block under None; `faults` are the clients that are left out already.
+    together, or, once workers have died on them or took too long, `alone`, one by one, so that the one at fault is found.
+    Then they are trained together again, since that decides the bits, with stand-ins in the places of those who are `gone`.
+    `deaths` are counted by slot, those of a block under None; `faults` are the clients that are left out already.
     """
 
     message: dict[str, Any]
@@ -59,7 +60,7 @@ class Task:
     alone: bool = False
     deaths: Counter[int | None] = field(default_factory=Counter)
     faults: list[Fault] = field(default_factory=list)
-    suspicion: bool = False
+    gone: list[tuple[int, int]] = field(default_factory=list)
     cleared: bool = False
 
     @property
@@ -76,7 +77,10 @@ class Task:
     def leave_out(self, slot: int, reason: str, kind: Kind) -> None:
         """Do the task without the client in a slot."""
         clients, slots = self.clients, self.message["slots"]
-        self.faults.append(Fault(clients[slots.index(slot)], slot, reason, kind=kind))
+        out, before = slots.index(slot), {place for place, _ in self.gone}
+        self.faults.append(Fault(clients[out], slot, reason, kind=kind))
+        places = [place for place in range(len(slots) + len(before)) if place not in before]
+        self.gone.append((places[out], clients[out]))
         rest = [place for place, other in enumerate(slots) if other != slot]
         few = {"clients": [clients[place] for place in rest], "slots": [slots[place] for place in rest]}
         self.message, self.kept = self.message | few, [self.kept[place] for place in rest]
@@ -227,8 +231,8 @@ class Pool:
         check(task.message, said, more)
         worker.job = worker.task = None
         worker.proven = True
-        if task.suspicion and task.alone and not task.faults:
-            # Nobody died alone: it was chance, or it is the block. Once more together, since that decides the bits.
+        if task.fills and task.alone:
+            # Who is at fault alone is left out by now, or nobody is. Once more together, since that decides the bits.
             task.alone, task.cleared, task.deaths = False, True, Counter()
             worker.free.append(worker.place)
             job.queue.appendleft(task)
@@ -240,7 +244,8 @@ class Pool:
         """Say when a worker must be looked after: when its clients have had the time that they may take."""
         if self._seconds is None or worker.task is None or not worker.task.clients:
             return math.inf
-        return worker.since + self._seconds * (1 if worker.task.single else len(worker.task.clients))
+        together = 1 if worker.task.alone else len(worker.task.clients) + len(worker.task.gone)
+        return worker.since + self._seconds * together
 
     def _look_after(self, worker: _Worker) -> None:
         """End a worker whose time is up, unless it has gone on to another client meanwhile."""
@@ -274,7 +279,7 @@ class Pool:
         about = {"model": self._slot(job), "place": worker.place, "announced": tell, "kept": bool(memories)}
         worker.desk.at[0] = worker.seen = 0
         try:
-            worker.channel.send(json.dumps(task.message | about | {"alone": task.alone}).encode())
+            worker.channel.send(json.dumps(task.message | about | {"alone": task.alone, "gone": task.gone}).encode())
             if tell:
                 worker.channel.send(job.announced)
                 worker.told = job.announced
@@ -375,16 +380,17 @@ class Pool:
         if slot is not None:
             task.leave_out(slot, reason, "died")
         elif not task.cleared:
-            task.alone = task.suspicion = True
+            task.alone = True
         else:
             for each in list(task.message["slots"]):
                 task.leave_out(each, f"cannot be trained in a block: {reason}", "died")
 
     def _give_up_waiting(self, task: Task, slot: int | None) -> None:
-        if slot is None:
+        if slot is None and not task.cleared:
             task.alone = True
-        else:
-            task.leave_out(slot, too_slow(self._seconds), "too slow")
+            return
+        for each in list(task.message["slots"]) if slot is None else [slot]:
+            task.leave_out(each, too_slow(self._seconds), "too slow")
 
 
 def _ending(why: str, exitcode: int | None) -> str:

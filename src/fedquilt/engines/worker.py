@@ -40,7 +40,7 @@ class Desk:
     """What a worker shares with its parent: the models that are worked on, and two places for a block's results.
 
     Two, so that a worker can train its next client while the parent is still folding the last one's update. `at` is the
-    place, among the clients of a task that are trained one by one, of the one that is trained now.
+    place, among the clients of a task that are trained one by one, of the one that is trained, or answered for, now.
     """
 
     models: tuple[ModelState, ...]
@@ -123,12 +123,14 @@ def _train(
             desk.at[0] = place
             results.append(federation.run_client(state, round_, *each))
     else:
-        results = federation.run_block(program, state, round_, clients, slots, memories)
+        results = federation.run_block(program, state, round_, clients, slots, memories, task["gone"])
     answers: list[dict[str, Any]] = []
     more: dict[str, Any] = {}
     row, desk_rows = 0, desk.results[task["place"]]
     uploads = uploads_of(federation.algorithm, federation.layout, state.announced)
-    for result in results:
+    for place, result in enumerate(results):
+        if task["alone"]:  # they are in the order of the clients; whoever is looked at may end this process even now
+            desk.at[0] = place
         if isinstance(result, BlockUpdate):
             write(rows_of(desk_rows, row, len(result)), result.values)
             answers.append(_columns(result))
@@ -146,7 +148,10 @@ def _train(
         write(rows_of(desk_rows, row, 1), values)
         said = {"weight": result.weight, "loss": result.loss, "steps": result.steps, "examples": result.examples}
         answers.append(who | said)
-        besides = ({"keep": result.keep} if result.keep else {}) | ({"told": result.told} if result.told else {})
+        sent = {"keep": result.keep, "told": result.told}
+        besides: dict[str, Any] = {name: table for name, table in sent.items() if table}
+        if besides and task["alone"]:  # once for itself, so that it is known whose it is if that fails
+            to_bytes(besides)
         more |= {str(row): besides} if besides else {}
         row += 1
     channel.send(json.dumps({"answers": answers, "more": bool(more)}).encode())

@@ -6,9 +6,10 @@ several steps a call. Clients that have fewer steps stand still while the others
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -154,8 +155,10 @@ class Program:
     def _mapped(self, now: Tree, fed: Tree, shared: Tree) -> Callable[[Tree, Tree, Tree], tuple[Tree, Tensor]]:
         """Make the function that takes some steps with all clients of a block; these are its first arguments."""
         module, algorithm = self.bench.module, self.algorithm
-        # The model is watched for as long as the program lives.
+        # The model is watched for as long as the program lives; this hook must not be put back with what clients change.
+        self.bench.put_back()
         watching = tuple((each, watch(module, classifier_layer(module, each.layer))) for each in algorithm.penalties)
+        self.bench.remember(again=True)
         recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching, self.bench.place.autocast)
         one: Tree = tree_map(lambda leaf: leaf[0], {**now, "fed": fed})
         step = _step_of(one["fed"], shared, 0)
@@ -188,13 +191,27 @@ def _step_of(fed: Tree, shared: Tree, step: int) -> tuple[Batch, Point]:
 
 
 def block_update(
-    program: Program, algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
+    program: Program,
+    algorithm: Algorithm,
+    contexts: Sequence[Context],
+    datas: Sequence[ClientData],
+    gone: Mapping[int, int] = MappingProxyType({}),
 ) -> Sequence[Answer]:
-    """Do what `client_update` does, for a block of clients at once."""
-    if not sends_difference_alone(algorithm, contexts):
+    """Do what `client_update` does, for a block of clients at once.
+
+    `gone` are rows of the block whose clients were left out, and how many examples these have. Stand-ins are trained there,
+    on as many examples of another client, because the shape of a block decides the last bits of everybody in it.
+    """
+    if gone or not sends_difference_alone(algorithm, contexts):
         opened = [_pinned(open_visit, algorithm, *own) for own in zip(contexts, datas, strict=True)]
-        each = program.fit(contexts, datas, [visit.given for visit in opened])
-        return [_pinned(close_visit, algorithm, *own) for own in zip(contexts, datas, opened, each, strict=True)]
+        there = list(zip(contexts, datas, opened, strict=True))
+        rows = list(there)
+        for row, size in sorted(gone.items()):
+            rows.insert(row, (contexts[0], replace(datas[0], rows=np.resize(datas[0].rows, size)), opened[0]))
+        in_rows, of_rows, visits = zip(*rows, strict=True)
+        fitted = program.fit(in_rows, of_rows, [visit.given for visit in visits])
+        ends = [own for row, own in enumerate(fitted) if row not in gone]
+        return [_pinned(close_visit, algorithm, *own, end) for own, end in zip(there, ends, strict=True)]
     fitted = program.fit(contexts, datas, [{}])
     after, start = fitted.after, contexts[0].start
     block = BlockUpdate(
@@ -209,10 +226,11 @@ def block_update(
     return [block]
 
 
-def _pinned(visit: Callable[..., T], *about: Any) -> T:
+def _pinned(visit: Callable[..., T], algorithm: Algorithm, context: Context, *about: Any) -> T:
     """Call what is one client's own, and put back what it changed before it is the next one's turn."""
-    done = visit(*about)
+    done = visit(algorithm, context, *about)
     pin_again()
+    context.bench.put_back()
     return done
 
 

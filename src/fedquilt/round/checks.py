@@ -3,13 +3,18 @@
 Two steps, because values are read only once it is known what they are. The form: types, layouts, dtypes, sizes; workers ask
 for it too, before they put an update where the parent reads it. Then the values: an update that passes can always be
 summed, since every value is below `LARGEST` and the weight is the one that the sum was planned for.
+
+What a client sends may raise anything as soon as it is looked at: that is the client's fault as well, never the run's end.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, ParamSpec
 
 import torch
 from torch import Tensor
@@ -19,8 +24,13 @@ from fedquilt.algorithm.exact import LARGEST
 from fedquilt.algorithm.exchange import Upload
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate
+from fedquilt.base.errors import told
+from fedquilt.compute.interrupts import comes_from_outside
 from fedquilt.compute.layout import Layout, ModelState, State, Tensors
 from fedquilt.round.plan import Plan, weights_by_size
+
+WHOLE, NUMBER = frozenset({int}), frozenset({int, float})
+"""Types of what clients count and measure."""
 
 COUNTED = 2**53
 """Steps and examples that a client may claim, at most."""
@@ -31,8 +41,31 @@ KEEPABLE = frozenset(
 )
 """Types of what clients keep: those that a checkpoint can hold."""
 
+TABLES = frozenset({dict, OrderedDict})
+"""Types of tables that clients keep; others may run code of their own when they are read."""
+
+DEEPEST, MOST = 16, 2**17
+"""How deep tables that a client keeps may lie in each other, and how many entries they may have together."""
+
 Uploads = Mapping[str, Mapping[str, Upload]]
 """What clients tell besides their updates, by exchange and name."""
+
+P = ParamSpec("P")
+
+
+def _fault_if_raised(check: Callable[P, str | None]) -> Callable[P, str | None]:
+    """Let whatever a check raises on what a client sent count as what is wrong with it."""
+
+    @wraps(check)
+    def safely(*args: P.args, **kwargs: P.kwargs) -> str | None:
+        try:
+            return check(*args, **kwargs)
+        except BaseException as error:
+            if comes_from_outside(error):
+                raise
+            return f"sent what cannot be examined: {told(error)}"
+
+    return safely
 
 
 def uploads_of(algorithm: Algorithm, layout: Layout, announced: State) -> Uploads:
@@ -77,15 +110,17 @@ class Expected:
         """Say what makes an update unusable, if anything does."""
         return self.misfit_of(update) or self.overflow_in(update)
 
+    @_fault_if_raised
     def misfit_of(self, update: ClientUpdate) -> str | None:
         """Say what of an update is not what was asked for, if anything is: its form first, before a value is read."""
         return (
             self.wrong_slot(update.client, update.slot)
             or wrong_form(update, self.layout, self.uploads)
-            or self._wrong_counts(update.slot, update.weight, update.steps, update.examples)
+            or self._wrong_counts(update)
             or _wrong_uploads(update, self.uploads)
         )
 
+    @_fault_if_raised
     def overflow_in(self, update: ClientUpdate) -> str | None:
         """Say which values of the trained model are NaN, infinite or too large, if any are."""
         return _wrong_values(update, self.start)
@@ -100,6 +135,8 @@ class Expected:
             return False
         planned = [self.weight_of[slot] for slot in block.slots]
         counts = (*block.steps, *block.examples)
+        if not ({*map(type, counts)} <= WHOLE and {*map(type, (*block.weights, *block.losses))} <= NUMBER):
+            return False
         if planned != list(block.weights) or not all(0 <= weight < math.inf for weight in planned):
             return False
         low, high = _extremes(values)
@@ -111,18 +148,24 @@ class Expected:
             return f"answered in slot {slot}, which is not its own in this round"
         return f"answered a second time in slot {slot}" if slot in self.answered else None
 
-    def _wrong_counts(self, slot: int, weight: float, steps: int, examples: int) -> str | None:
+    def _wrong_counts(self, update: ClientUpdate) -> str | None:
+        weight, steps, examples = update.weight, update.steps, update.examples
+        numbers = {"weight": (weight, NUMBER), "loss": (update.loss, NUMBER)}
+        for name, (value, types) in (numbers | {"steps": (steps, WHOLE), "examples": (examples, WHOLE)}).items():
+            if type(value) not in types:
+                return f"sent {name} of the type {type(value).__name__}; it must be a plain number"
         if not math.isfinite(weight):
             return f"sent the weight {weight}"
         if weight < 0:
             return f"sent a negative weight ({weight:g})"
-        if weight != self.weight_of[slot]:
-            return f"sent the weight {weight:g}; the plan says {self.weight_of[slot]:g}"
+        if weight != self.weight_of[update.slot]:
+            return f"sent the weight {weight:g}; the plan says {self.weight_of[update.slot]:g}"
         if not (0 <= steps <= COUNTED and 0 <= examples <= COUNTED):
             return f"claims {steps} steps on {examples} examples"
         return None
 
 
+@_fault_if_raised
 def wrong_form(update: ClientUpdate, layout: Layout, uploads: Uploads) -> str | None:
     """Say what in the form of an update is not as the model's layout and the method's exchanges say; no value is read."""
     return (
@@ -137,18 +180,24 @@ def wrong_form(update: ClientUpdate, layout: Layout, uploads: Uploads) -> str | 
 def _wrong_tensor(what: str, values: object, shape: tuple[int, ...], dtype: torch.dtype) -> str | None:
     if type(values) is not Tensor:
         return f"sent {what} of the type {type(values).__name__}; it must be a plain torch.Tensor"
-    if values.layout != torch.strided or values.device.type != "cpu":
-        return f"sent {what} that is {values.layout} on the device {values.device}; it must be dense, on the CPU"
+    if values.layout != torch.strided or values.is_nested or values.device.type != "cpu":
+        kind = "nested" if values.is_nested else values.layout
+        return f"sent {what} that is {kind} on the device {values.device}; it must be dense, on the CPU"
     if values.dtype != dtype:
         return f"sent {what} in {values.dtype}; it must be in {dtype}"
     if values.shape != shape:
         return f"sent {what} of the shape {tuple(values.shape)}, where the model has {shape}"
     if values.requires_grad or not values.is_contiguous() or values.is_neg():
         return f"sent {what} that is a view or part of a graph; send a copy of its own (.detach().clone())"
-    ends = (values.storage_offset() + values.numel()) * values.itemsize
-    if values.numel() and values.untyped_storage().nbytes() < ends:
-        return f"sent {what} whose memory is gone"
-    return None
+    return None if _has_memory(values) else f"sent {what} whose memory is gone"
+
+
+def _has_memory(values: Tensor) -> bool:
+    """Say whether a tensor's memory reaches as far as its elements: a storage can be made smaller, or freed."""
+    if not values.numel():
+        return True
+    last = sum((size - 1) * stride for size, stride in zip(values.shape, values.stride(), strict=True))
+    return (values.storage_offset() + last + 1) * values.itemsize <= values.untyped_storage().nbytes()
 
 
 def _wrong_told(told: object, uploads: Uploads) -> str | None:
@@ -168,20 +217,39 @@ def _wrong_told(told: object, uploads: Uploads) -> str | None:
 
 
 def _wrong_keep(keep: object) -> str | None:
-    if keep is None:
-        return None
-    if not isinstance(keep, dict):
-        return f"keeps something of the type {type(keep).__name__}; it must be a table of tensors"
-    for name, value in keep.items():
-        if type(name) is not str:
-            return f"keeps something under {name!r}; names must be text"
-        if type(value) is not Tensor:
-            wrong = _wrong_keep(value) if value is not None else f"keeps nothing (None) under {name}"
+    """Say what cannot be kept. Tables are walked without recursion, and not for ever: they may hold each other."""
+    tables: list[tuple[Any, int]] = [] if keep is None else [(keep, 1)]
+    seen = 0
+    while tables:
+        table, depth = tables.pop()
+        if type(table) not in TABLES:
+            return f"keeps something of the type {type(table).__name__}; it must be a table of tensors"
+        seen += len(table)
+        if depth > DEEPEST or seen > MOST:
+            limits = f"tables may lie {DEEPEST} deep in each other and have {MOST:,} entries"
+            return f"keeps a table that holds itself, or too much: {limits}"
+        for name, value in table.items():
+            if type(name) is not str:
+                return f"keeps something under {name!r}; names must be text"
+            if value is None:
+                return f"keeps nothing (None) under {name}"
+            if type(value) is not Tensor:
+                tables.append((value, depth + 1))
+                continue
+            wrong = _unkeepable(name, value)
             if wrong is not None:
                 return wrong
-        elif value.layout != torch.strided or value.device.type != "cpu" or value.dtype not in KEEPABLE:
-            return f"keeps {name} in {value.dtype}, {value.layout}, on {value.device}; a checkpoint cannot hold that"
     return None
+
+
+def _unkeepable(name: str, value: Tensor) -> str | None:
+    if value.is_nested:
+        return f"keeps {name} as a nested tensor; a checkpoint cannot hold that"
+    if value.layout != torch.strided or value.device.type != "cpu" or value.dtype not in KEEPABLE:
+        return f"keeps {name} in {value.dtype}, {value.layout}, on {value.device}; a checkpoint cannot hold that"
+    if value.is_neg():
+        return f"keeps {name} as a negative view of a tensor; keep a copy of its own (.resolve_neg())"
+    return None if _has_memory(value) else f"keeps {name}, whose memory is gone"
 
 
 def _names(table: object) -> str:

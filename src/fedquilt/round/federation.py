@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -46,6 +46,9 @@ from fedquilt.simulate.simulation import Simulation
 SplitName = Literal["train", "test"]
 
 T = TypeVar("T")
+
+Row = tuple[int, int | None, "State | None"]
+"""A client of a block: its number, its slot and what it keeps. One that was left out has no slot."""
 
 NOTHING = "holds no examples"
 SINGLE = "holds a single example, and the model's batch normalisation needs two or more in a batch"
@@ -274,7 +277,7 @@ class Federation:
     def _or_fault(self, client: int, slot: int, work: Callable[[], T]) -> T | Fault:
         """Do what is one client's own; whatever goes wrong becomes its fault, and what it changes is put back."""
         try:
-            with alone([client]), time_limit(self.client_seconds):
+            with alone([client], self.bench), time_limit(self.client_seconds):
                 return work()
         except TooSlowError:
             return Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
@@ -293,31 +296,58 @@ class Federation:
         clients: Sequence[int],
         slots: Sequence[int],
         kept: Sequence[State | None],
+        gone: Sequence[tuple[int, int]] = (),
     ) -> list[Answer]:
-        """Run a block of clients as one program; if that fails, one by one, so that the one at fault is found."""
-        each = list(zip(clients, slots, kept, strict=True))
-        empty = (self.population.sizes[list(clients)] == 0).tolist()
-        held = [own for own, nothing in zip(each, empty, strict=True) if not nothing]
+        """Run a block of clients as one program; if that fails, find out with whom, and run it again without them.
+
+        The others get the same bits whoever fails. These depend on how many clients a block has, and of which sizes: in
+        the place of one that is left out, a stand-in is trained. `gone` are clients that were left out before, each after
+        the place that it had in the block.
+        """
+        rows: list[Row] = list(zip(clients, slots, kept, strict=True))
+        for place, client in sorted(gone):
+            rows.insert(place, (client, None, None))
+        held = [row for row in rows if self.population.sizes[row[0]]]
         faults = [
             Fault(client, slot, NOTHING, kind="no examples")
-            for (client, slot, _), nothing in zip(each, empty, strict=True)
-            if nothing
+            for client, slot, _ in rows
+            if slot is not None and not self.population.sizes[client]
         ]
-        if not held:
-            return [*faults]
-        seconds = None if self.client_seconds is None else self.client_seconds * len(held)
+        results = self._block_or_error(program, state, round_, held)
+        if isinstance(results, BaseException):
+            error = results
+            singly = [self.run_client(state, round_, *own) for own in _there(held)]
+            guilty = {result.slot: result for result in singly if isinstance(result, Fault)}
+            faults += guilty.values()
+            held = [(client, None, None) if slot in guilty else (client, slot, own) for client, slot, own in held]
+            if guilty or isinstance(error, TooSlowError):
+                results = self._block_or_error(program, state, round_, held)
+        if isinstance(results, BaseException):
+            error = results
+            results = [self._fault_of_program(client, slot, error) for client, slot, _ in _there(held)]
+        return [*results, *faults]
+
+    def _block_or_error(
+        self, program: Program, state: ServerState, round_: int, rows: Sequence[Row]
+    ) -> Sequence[Answer] | BaseException:
+        """Train a block, if anybody of it is there; return what is raised in clients' code."""
+        there = [client for client, _, _ in _there(rows)]
+        if not there:
+            return []
+        seconds = None if self.client_seconds is None else self.client_seconds * len(rows)
         try:
-            with alone([client for client, _, _ in held]), time_limit(seconds):
-                return [*self.train_block(program, state, round_, *zip(*held, strict=True)), *faults]
+            with alone(there, self.bench), time_limit(seconds):
+                return self.train_block(program, state, round_, *zip(*rows, strict=True))
         except BaseException as error:
             if passes(error):
                 raise
-            singly = [self.run_client(state, round_, *own) for own in held]
-            if not isinstance(error, TooSlowError) and not any(isinstance(result, Fault) for result in singly):
-                # It is the program that failed.
-                why = f"cannot be trained in a block: {told(error)}"
-                return [*(Fault(client, slot, why) for client, slot, _ in held), *faults]
-            return [*singly, *faults]
+            return error
+
+    def _fault_of_program(self, client: int, slot: int, error: BaseException) -> Fault:
+        """Leave out a client that does nothing wrong by itself: its block takes too long, or the program fails."""
+        if isinstance(error, TooSlowError):
+            return Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
+        return Fault(client, slot, f"cannot be trained in a block: {told(error)}")
 
     def train_block(
         self,
@@ -325,13 +355,15 @@ class Federation:
         state: ServerState,
         round_: int,
         clients: Sequence[int],
-        slots: Sequence[int],
+        slots: Sequence[int | None],
         kept: Sequence[State | None],
     ) -> Sequence[Answer]:
-        """Train a block of clients, all of whom hold data, as one program."""
-        each = zip(clients, slots, kept, strict=True)
-        contexts = [self.context(state, round_, client, slot, own) for client, slot, own in each]
-        return block_update(program, self.algorithm, contexts, [self._data_of(client) for client in clients])
+        """Train a block of clients, all of whom hold data, as one program; those without a slot have stand-ins."""
+        there = _there(zip(clients, slots, kept, strict=True))
+        contexts = [self.context(state, round_, client, slot, own) for client, slot, own in there]
+        datas = [self._data_of(client) for client, _, _ in there]
+        sizes = {row: int(self.population.sizes[clients[row]]) for row, slot in enumerate(slots) if slot is None}
+        return block_update(program, self.algorithm, contexts, datas, sizes)
 
     def evaluate_own(self, state: ServerState, round_: int, client: int, kept: State | None) -> Counted | Fault:
         """Evaluate the model that a client would use on its own data; whatever goes wrong becomes its fault."""
@@ -378,6 +410,11 @@ class Federation:
             return evaluate_chunk(self.bench, self.algorithm.loss, model, self.data, split, rows, self.metrics)
         finally:
             pin_again()
+
+
+def _there(rows: Iterable[Row]) -> list[tuple[int, int, State | None]]:
+    """Return those of a block who were not left out."""
+    return [(client, slot, own) for client, slot, own in rows if slot is not None]
 
 
 def _measured(metrics: Sequence[Metric] | None, data: Data) -> tuple[Metric, ...]:
