@@ -43,7 +43,7 @@ def encode_task(task: Task, **more: Any) -> tuple[bytes, bytes]:
     >>> read(said)["model"], kept
     (3, b'')
     """
-    about = {"do": task.do, "round": task.round, "clients": [*task.clients], "slots": [*task.slots]}
+    about: dict[str, Any] = {"do": task.do, "round": task.round, "clients": [*task.clients], "slots": [*task.slots]}
     about |= {"alone": task.alone, "split": task.split, "rows": task.rows}
     kept: State = {str(place): own for place, own in enumerate(task.kept) if own is not None}
     return json.dumps(about | {"kept": bool(kept)} | more).encode(), to_bytes(kept) if kept else b""

@@ -48,8 +48,8 @@ class Task:
     def without(self, slot: int) -> Task:
         """Return the task without the client in a slot."""
         rest = [place for place, other in enumerate(self.slots) if other != slot]
-        clients, slots, kept = ([column[place] for place in rest] for column in (self.clients, self.slots, self.kept))
-        return replace(self, clients=clients, slots=slots, kept=kept)
+        clients, slots = [self.clients[place] for place in rest], [self.slots[place] for place in rest]
+        return replace(self, clients=clients, slots=slots, kept=[self.kept[place] for place in rest])
 
 
 Result = Answer | Counted
