@@ -13,6 +13,7 @@ from typing import Any, get_args
 from safetensors import SafetensorError
 from torch import Tensor
 
+from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Fault, Kind
 from fedquilt.compute.layout import ModelState, State
 from fedquilt.compute.tensors import from_bytes, to_bytes
@@ -64,6 +65,23 @@ def decode_task(said: Mapping[str, Any], tensors: bytes) -> Task:
     )
 
 
+def encode_model(model: ModelState, broadcast: State) -> bytes:
+    """Write a model, and what the server broadcasts besides it."""
+    return to_bytes({"model": _parts(model), "broadcast": broadcast})
+
+
+def decode_model(message: bytes, round_: int) -> ServerState:
+    """Read a model and what came with it, as the state that clients work on; the server's optimiser stays at home.
+
+    >>> import torch
+    >>> model = ModelState(torch.ones(3), torch.ones(0), torch.ones(0, dtype=torch.int64))
+    >>> decode_model(encode_model(model, {"fed_ir": {"target": torch.ones(2)}}), 4).announced
+    {'fed_ir': {'target': tensor([1., 1.])}}
+    """
+    sent: Mapping[str, Any] = read_tensors(message)
+    return ServerState(round_, _values(sent["model"]), {}, sent.get("broadcast", {}))
+
+
 def encode_reply(reply: Reply, rows: ModelState | None = None) -> tuple[bytes, bytes]:
     """Write a reply: JSON, and tensors. With `rows`, the clients' models are written there, one row a client.
 
@@ -91,7 +109,7 @@ def encode_reply(reply: Reply, rows: ModelState | None = None) -> tuple[bytes, b
             values, count = ModelState(result.delta, result.buffers, result.counters), 1
             table |= ({"keep": result.keep} if result.keep else {}) | ({"told": result.told} if result.told else {})
         if rows is None:
-            table["values"] = {"vector": values.vector, "buffers": values.buffers, "counters": values.counters}
+            table["values"] = _parts(values)
         else:
             write(rows_of(rows, row, count), values)
             row += count
@@ -127,11 +145,11 @@ def decode_reply(task: Task, said: Any, tensors: bytes, rows: ModelState | None 
             if "clients" in about:
                 count = len(about["clients"])
                 _require(row + count <= len(task.clients))
-                results.append(_block(about, _several(table) if rows is None else rows_of(rows, row, count)))
+                results.append(_block(about, _several(table["values"]) if rows is None else rows_of(rows, row, count)))
             else:
                 count = 1
                 _require(row + count <= len(task.clients))
-                results.append(_update(about, table, _values(table) if rows is None else _row_of(rows, row)))
+                results.append(_update(about, table, _values(table["values"]) if rows is None else _row_of(rows, row)))
             row += count
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ProtocolError("its answer has another form than a worker's") from None
@@ -188,18 +206,20 @@ def _row_of(models: ModelState, row: int) -> ModelState:
     return ModelState(models.vector[row], models.buffers[row], models.counters[row])
 
 
-def _values(table: dict[str, Any]) -> ModelState:
-    parts = table["values"]
+def _parts(model: ModelState) -> State:
+    return {"vector": model.vector, "buffers": model.buffers, "counters": model.counters}
+
+
+def _values(parts: dict[str, Any]) -> ModelState:
     _require(parts.keys() == {"vector", "buffers", "counters"})
     _require(all(isinstance(part, Tensor) for part in parts.values()))
     return ModelState(parts["vector"], parts["buffers"], parts["counters"])
 
 
-def _several(table: dict[str, Any]) -> ModelState:
+def _several(parts: dict[str, Any]) -> ModelState:
     """Return the models of a block, each part with as many rows."""
-    values = _values(table)
-    parts = (values.vector, values.buffers, values.counters)
-    _require(all(part.dim() == 2 and len(part) == len(values.vector) for part in parts))
+    values = _values(parts)
+    _require(all(part.dim() == 2 and len(part) == len(values.vector) for part in parts.values()))
     return values
 
 

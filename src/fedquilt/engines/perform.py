@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.updates import Answer, ClientUpdate, Fault
@@ -49,15 +49,11 @@ def _trained(
     if program is not None and not task.alone:
         block = federation.run_block(program, state, task.round, task.clients, task.slots, list(task.kept))
         return [_fit_to_send(result, federation, uploads) for result in block]
-    return [_fit_to_send(result, federation, uploads) for result in _one_by_one(federation, task, state, at)]
-
-
-def _one_by_one(
-    federation: Federation, task: Task, state: ServerState, at: Callable[[int], None]
-) -> Iterator[ClientUpdate | Fault]:
+    found: list[Result] = []
     for place, who in enumerate(zip(task.clients, task.slots, task.kept, strict=True)):
         at(place)
-        yield federation.run_client(state, task.round, *who)
+        found.append(_fit_to_send(federation.run_client(state, task.round, *who), federation, uploads))
+    return found
 
 
 def _fit_to_send(result: Answer, federation: Federation, uploads: Uploads) -> Answer:
