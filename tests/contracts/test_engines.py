@@ -173,9 +173,8 @@ LIES = {
 }
 
 
-def heard(engine, federation, lie, last=2):
-    with engine.open(federation) as session:
-        records = list(rounds(federation, Tampering(session, lie), federation.start(), last, Measures()))
+def heard(session, federation, lie, last=2):
+    records = list(rounds(federation, Tampering(session, lie), federation.start(), last, Measures()))
     (run, _) = records[-1]
     return run.groups[0].state.model.vector.clone(), [record for _, record in records]
 
@@ -184,21 +183,23 @@ def heard(engine, federation, lie, last=2):
 def test_lies_are_the_liars_own_fault(engine, federate):
     """It is named, the round goes on, and the others' bits are those of a round in which it fails."""
     federation = federate(method())
-    expected, _ = heard(engine, federation, failing)
-    for name, lie in LIES.items():
-        model, records = heard(engine, federation, lie)
-        assert torch.equal(model, expected), name
-        for record in records:
-            assert {fault["client"] for fault in record["dropped"]} == {HOSTILE}, name
-            assert sorted(record["clients"]) == [0, 1, 2, 4, 5], name
-            assert record["applied"]
+    with engine.open(federation) as session:
+        expected, _ = heard(session, federation, failing)
+        for name, lie in LIES.items():
+            model, records = heard(session, federation, lie)
+            assert torch.equal(model, expected), name
+            for record in records:
+                assert {fault["client"] for fault in record["dropped"]} == {HOSTILE}, name
+                assert sorted(record["clients"]) == [0, 1, 2, 4, 5], name
+                assert record["applied"]
 
 
 @pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning")
 def test_who_answers_twice_counts_once_and_is_named(engine, federate):
     federation = federate(method())
-    expected, _ = heard(engine, federation, lambda answer, slot_of: [answer])
-    model, records = heard(engine, federation, twice)
+    with engine.open(federation) as session:
+        expected, _ = heard(session, federation, lambda answer, slot_of: [answer])
+        model, records = heard(session, federation, twice)
     assert torch.equal(model, expected)
     for record in records:
         assert sorted(record["clients"]) == list(range(6))
