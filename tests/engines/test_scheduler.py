@@ -31,12 +31,14 @@ class Memory:
 
     It raises an EOFError with the place of the client that the lane dies on, or a ConnectionError if nobody is to blame.
     Every wait reports what one lane has done, first come first served; whoever dies is replaced, if `hires`.
+    So many join `late`, once nobody has anything to do.
     """
 
     act: object
     lanes: int = 2
     hires: bool = True
     room: int = 2
+    late: int = 0
 
     def __post_init__(self) -> None:
         self.lanes_are = "lanes"
@@ -76,6 +78,9 @@ class Memory:
         self.at_work[lane] = task
 
     def wait(self, seconds):
+        if not (self.events or self.at_work) and self.late:
+            self.late -= 1
+            self.join()
         if not self.events:
             for lane, task in list(self.at_work.items()):
                 try:
@@ -197,6 +202,36 @@ def test_answers_that_nobody_has_taken_take_room():
     assert len(memory.given) == 2
     assert list(pieces) == []
     assert memory.free == {0: 1}
+
+
+def test_answers_are_asked_for_in_the_order_of_their_jobs():
+    """Or the first job's would take the room of the second's for ever; it is noticed."""
+    scheduler = Scheduler(Memory(done, lanes=1))
+    scheduler.begin(model(), [train(0), train(1)])
+    second = scheduler.begin(model(), [train(2)])
+    with pytest.raises(AssertionError, match="in the order of their jobs"):
+        list(second)
+
+
+def test_a_task_waits_for_a_new_lane_while_the_next_jobs_answers_take_the_room_of_the_other():
+    """The lane that is left has gone ahead until its room was full; the one that joins does what the lost one was doing."""
+    others: list[Task] = []
+
+    def act(task):
+        if task.clients != [0]:
+            others.append(task)
+        elif len(others) < 2:
+            return None
+        elif memory.alive == {0, 1}:
+            raise EOFError
+        return done(task)
+
+    memory = Memory(act, lanes=2, hires=False, late=1)
+    scheduler = Scheduler(memory)
+    first, second = scheduler.begin(model(), [train(0)]), scheduler.begin(model(), [train(1), train(2), train(3)])
+    assert names(first) == [[0]]
+    assert [lane for lane, task, _ in memory.given if task.clients == [0]] == [0, max(memory.alive)]
+    assert names(second) == [[1], [2], [3]]
 
 
 def test_what_a_lane_was_doing_when_it_died_is_done_again_first():

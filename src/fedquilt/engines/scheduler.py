@@ -91,6 +91,7 @@ class _Ticket:
 
 @dataclass(eq=False)
 class _Job:
+    number: int
     model: ModelState
     broadcast: State
     queue: deque[_Ticket]
@@ -102,10 +103,10 @@ class _Job:
 
 @dataclass(eq=False)
 class _Lane:
-    """A lane as the scheduler sees it; `held` is how much of its room is taken."""
+    """A lane as the scheduler sees it; `held` are the numbers of the jobs whose answers take its room."""
 
     about: Joined
-    held: int = 0
+    held: list[int] = field(default_factory=list)
     job: _Job | None = None
     ticket: _Ticket | None = None
     since: float = 0.0
@@ -115,7 +116,7 @@ class _Lane:
         return self.about.clients is None or all(client in self.about.clients for client in task.clients)
 
     def has_room(self, task: Task) -> bool:
-        return not task.fills or self.held < self.about.room
+        return not task.fills or len(self.held) < self.about.room
 
     def lay_down(self) -> tuple[_Job, _Ticket]:
         """Have no task any more."""
@@ -136,6 +137,7 @@ class Scheduler:
         """Begin with the lanes that are there."""
         self._transport, self._seconds = transport, seconds
         self._jobs: list[_Job] = []
+        self._begun = 0
         self._lanes: dict[int, _Lane] = {}
         self._attend(0.0)
 
@@ -150,7 +152,8 @@ class Scheduler:
         Answers of jobs are asked for in the order in which the jobs began.
         """
         queue = deque(_Ticket(number, task) for number, task in enumerate(tasks))
-        job = _Job(model, broadcast or {}, queue, len(queue))
+        job = _Job(self._begun, model, broadcast or {}, queue, len(queue))
+        self._begun += 1
         if tasks:
             self._jobs.append(job)
             self._hand_out()
@@ -161,27 +164,27 @@ class Scheduler:
             if job.failure is not None:
                 raise job.failure
             if not job.done:
-                self._listen()
+                self._listen(job)
                 continue
             done, answered = job.done.popleft()
             yield done
             if answered is not None:
-                self._release(answered)
+                self._release(answered, job)
                 self._hand_out()
 
     # What happens
 
-    def _listen(self) -> None:
-        """Wait until lanes join, answer, leave or take too long; give free ones new tasks."""
+    def _listen(self, job: _Job) -> None:
+        """Wait for a job: until lanes join, answer, leave or take too long. Give free ones new tasks."""
         watched = [(lane, self._deadline(lane)) for lane in self._lanes.values() if lane.ticket is not None]
         if watched:
             ends = min(deadline for _, deadline in watched)
             self._attend(None if math.isinf(ends) else max(ends - time.monotonic(), 0.0))
-        else:
-            stranded = [ticket for job in self._jobs for ticket in job.queue if not self._served(ticket.task)]
-            assert stranded, "answers were not asked for in the order in which jobs began"
+        else:  # a lane must join, unless it is there, with no room but for what has not been asked for
+            held = (number for lane in self._lanes.values() for number in lane.held)
+            assert min(held, default=job.number) >= job.number, "answers were not asked for in the order of their jobs"
             if not self._attend(self._seconds) and self._seconds is not None:
-                self._give_up(stranded)
+                self._give_up()
         for lane, deadline in watched:
             if lane.ticket is not None and time.monotonic() >= deadline:
                 self._look_after(lane)
@@ -214,7 +217,7 @@ class Scheduler:
         if ticket.clear():
             job.queue.appendleft(ticket)
             if receipt is not None:
-                self._release(receipt)
+                self._release(receipt, job)
             return
         self._finish(job, ticket, answered.reply, receipt)
 
@@ -232,7 +235,7 @@ class Scheduler:
                 reason = f"{DEATHS_ALLOWED} {self._transport.lanes_are} died on {on} ({left.why})"
                 reason += f"; {left.advice}" if left.advice else ""
                 if not ticket.task.clients:
-                    self._fail(job, 1, reason)
+                    self._fail(job, reason)
                     return
                 ticket.blame(slot, reason)
         if self._again(job, ticket):
@@ -265,21 +268,19 @@ class Scheduler:
             ticket.leave_out(slot, too_slow(self._seconds), "too slow")
         self._again(job, ticket)
 
-    def _served(self, task: Task) -> bool:
-        return any(lane.serves(task) for lane in self._lanes.values())
-
-    def _give_up(self, stranded: Sequence[_Ticket]) -> None:
-        """Leave out clients that no lane has come for in time."""
+    def _give_up(self) -> None:
+        """Leave out the clients that no lane which could do them has come for in time."""
         reason = f"no {self._transport.lanes_are} that could do it joined in {self._seconds:g} s"
         for job in list(self._jobs):
-            for ticket in [ticket for ticket in job.queue if ticket in stranded]:
+            for ticket in list(job.queue):
+                if any(lane.serves(ticket.task) for lane in self._lanes.values()):
+                    continue
                 job.queue.remove(ticket)
-                if ticket.task.clients:
-                    ticket.leave_out_all(reason, "absent")
-                    self._again(job, ticket)
-                else:
-                    self._fail(job, 1, reason)
+                if not ticket.task.clients:
+                    self._fail(job, reason)
                     break
+                ticket.leave_out_all(reason, "absent")
+                self._again(job, ticket)
 
     # Where tasks go
 
@@ -300,14 +301,15 @@ class Scheduler:
         if job.published is None:
             job.published = self._transport.publish(job.model, job.broadcast)
         lane.job, lane.ticket, lane.seen = job, ticket, 0
-        lane.held += ticket.task.fills
+        if ticket.task.fills:
+            lane.held.append(job.number)
         self._transport.give(lane.about.lane, ticket.task, job.published)
         lane.since = time.monotonic()
 
-    def _release(self, answered: Answered) -> None:
+    def _release(self, answered: Answered, job: _Job) -> None:
         lane = self._lanes.get(answered.lane)
         if lane is not None:  # else the memory goes with the last view of it
-            lane.held -= 1
+            lane.held.remove(job.number)
             self._transport.release(answered.lane, answered.receipt)
 
     # How tasks end
@@ -324,10 +326,10 @@ class Scheduler:
         job.done.append((Done(ticket.number, ticket.task, reply, ticket.faults), answered))
         self._count(job, 1)
 
-    def _fail(self, job: _Job, tasks: int, reason: str) -> None:
-        """End a job. Whoever asks for its answers is told: a job that began earlier is not to blame."""
+    def _fail(self, job: _Job, reason: str) -> None:
+        """End a job for one of its tasks. Whoever asks for its answers is told: earlier jobs are not to blame."""
         job.failure = WorkerError(reason)
-        tasks += len(job.queue)
+        tasks = 1 + len(job.queue)
         job.queue.clear()
         self._count(job, tasks)
 
