@@ -138,7 +138,10 @@ def checked(result: ClientUpdate | Fault, expected: Expected) -> ClientUpdate | 
         return result
     misfit = expected.misfit_of(result)
     overflow = None if misfit else expected.overflow_in(result)
-    expected.answered.add(result.slot)
+    if (
+        expected.client_of.get(result.slot) == result.client
+    ):  # else the slot is another's, whose answer is still to come
+        expected.answered.add(result.slot)
     if misfit is not None:
         return Fault(result.client, result.slot, misfit, kind="unusable update")
     return result if overflow is None else Fault(result.client, result.slot, overflow, kind="overflow")
