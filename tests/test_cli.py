@@ -17,9 +17,12 @@ import pytest
 from rich.console import Console
 
 import fedquilt
-from fedquilt import cli, registry
 from fedquilt.analysis.curves import History
+from fedquilt.base import registry
 from fedquilt.base.errors import WorkerError
+from fedquilt.cli import app as cli
+from fedquilt.cli import console as terminal
+from fedquilt.cli.list import Kind
 from fedquilt.experiment.progress import Lines, Live, Pace, watcher
 from fedquilt.experiment.sealed import sealed_json, sealed_text
 
@@ -259,7 +262,7 @@ def test_show_of_an_interrupted_run_says_how_to_go_on(command: Command) -> None:
 
 @pytest.mark.usefixtures("no_plots")
 def test_the_command_to_go_on_with_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.out, "_width", 80)
+    monkeypatch.setattr(terminal.out, "_width", 80)
     folder = f"runs/{'long-name-of-a-folder-' * 5}"
     command("run", "spec.toml", "--out", folder)
     spec = Path(folder, "spec.toml")
@@ -352,7 +355,7 @@ def test_a_run_without_accuracy_shows_its_loss(command: Command) -> None:
 # list, new, help
 
 
-@pytest.mark.parametrize("kind", list(cli.Kind))
+@pytest.mark.parametrize("kind", list(Kind))
 def test_list(command: Command, kind: str) -> None:
     answer = command("list", kind)
     assert answer.code == 0
