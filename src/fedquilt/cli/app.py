@@ -31,6 +31,12 @@ class Commands(TyperGroup):
         """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
+        except Exception as error:
+            # Which of two libraries an unknown option's error is from depends on Typer's version: hence by what it has.
+            option, said = getattr(error, "option_name", None), getattr(error, "message", None)
+            if isinstance(option, str) and isinstance(said, str) and ctx.invoked_subcommand in TAKE_SPECS:
+                error.message = f"{said}. {key_meant(option, sys.argv)}".removesuffix(". ")  # type: ignore[attr-defined]
+            raise
         except KeyboardInterrupt:
             module = import_module(f"fedquilt.cli.{ctx.invoked_subcommand}")
             err.print(getattr(module, "UNTOUCHED", "Interrupted."))
@@ -46,6 +52,28 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+
+TAKE_SPECS = ("run", "sweep", "partition")
+"""Commands whose spec can be changed with --set."""
+
+
+def key_meant(option: str, words: list[str]) -> str:
+    """Say how a key of a spec is changed that was given as an option.
+
+    >>> key_meant("--rounds", ["run", "first.toml", "--rounds", "3"])
+    'It is a key of the spec: --set run.rounds=3'
+    """
+    from fedquilt.experiment.spec import home_of
+
+    key = option.lstrip("-").replace("-", "_")
+    table = home_of(key)
+    if table is None:
+        return ""
+    given = next((word.partition("=")[2] for word in words if word.startswith(f"{option}=")), None)
+    after = words[words.index(option) + 1 :] if option in words else []
+    value = given or (after[0] if after and not after[0].startswith("-") else "VALUE")
+    return f"It is a key of the spec: --set {table}.{key}={value}"
 
 
 def _version(asked: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -10,29 +9,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedquilt.base import registry
+from fedquilt.base.errors import SpecError, nearest
+from fedquilt.base.text import visible
 from fedquilt.cli.console import out
+from fedquilt.experiment.explain import KINDS
 
 EXAMPLE = "fedquilt list methods"
 
 
-class Kind(StrEnum):
-    """What `list` lists."""
-
-    methods = "methods"
-    wrappers = "wrappers"
-    simulations = "simulations"
-    models = "models"
-    datasets = "datasets"
-    partitions = "partitions"
-    engines = "engines"
-    losses = "losses"
-    metrics = "metrics"
-
-
-def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
+def list_(kind: Annotated[str, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(KINDS)}.")]) -> None:
     """List what a spec can name."""
-    lists: dict[str, registry.Registry] = {kind.value: getattr(registry, kind.value)}
-    if kind is Kind.methods:  # what changes a method is a method to whoever looks for one
+    if kind not in KINDS:
+        raise SpecError(f"there is no list '{visible(kind, 80)}'; {nearest(kind, KINDS)}")
+    lists: dict[str, registry.Registry] = {kind: getattr(registry, kind)}
+    if kind == "methods":  # what changes a method is a method to whoever looks for one
         lists = {"[method]": registry.methods, "[[wrap]]": registry.wrappers, "[[simulate]]": registry.simulations}
     for title, chosen in lists.items():
         if not out.is_terminal:

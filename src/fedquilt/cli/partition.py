@@ -80,6 +80,8 @@ def partition(
 
 
 def _advise(line: dict[str, Any]) -> None:
-    say(f"{line['found'][0].upper()}{line['found'][1:]}: try {' and '.join(line['methods'])}.")
+    used = f"the spec has {' and '.join(line['used'])}, as is advised" if line["used"] else ""
+    todo = f"try {' and '.join(line['methods'])}" if line["methods"] else ""
+    say(f"{line['found'][0].upper()}{line['found'][1:]}: {'; '.join(words for words in (used, todo) if words)}.")
     for words in textwrap.wrap(f"{line['source']}.", width=max(min(out.width, 100) - 2, 40)):
         say(f"  {words}")

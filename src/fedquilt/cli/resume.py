@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,12 +32,15 @@ def resume(
     finished = before["state"] in ("finished", "diverged") and (rounds is None or rounds <= before["round"])
     finished = finished and not from_start
     display = None if finished else watcher(out, run_folder.name)
+    aside = _set_aside(run_folder)
     try:
         # A finished run is opened all the same: a crash may have kept it from drawing its plots.
         ended = fedquilt.resume(run_folder, rounds, display, from_start)
     finally:
         if display is not None:
             display.close()
+    for path in sorted(_set_aside(run_folder) - aside):
+        say(f"Set aside: {path}")
     if before["state"] == "diverged" and len(ended.result.history) == before["round"]:
         say("The run had diverged already, and stays as it is: change its spec and run that anew.")
     elif finished:
@@ -45,3 +49,9 @@ def resume(
         longer = f"; its method ends by itself after round {before['rounds']}" if ends else longer
         say(f"The run was finished already: nothing to do{longer}.")
     close(ended)
+
+
+def _set_aside(folder: Path) -> set[Path]:
+    from fedquilt.experiment.contents import ASIDE
+
+    return {*(folder / ASIDE).glob("*")}

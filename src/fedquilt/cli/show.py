@@ -39,32 +39,34 @@ def show(
         return
     table = Table(Column(no_wrap=True), Column(overflow="fold"), show_header=False, box=None, padding=(0, 2, 0, 0))
     lines = _lines(about)
+    digest = lines.pop("digest")
     unbroken = {name: lines.pop(name) for name in ("error", "go on with") if name in lines}
     for name, text in lines.items():
         table.add_row(f"[bold]{escape(name)}[/bold]", escape(text))
     out.print(table)
-    for name, text in unbroken.items():  # a table would break a command into lines that cannot be copied
+    # Neither in the table: it would break a digest or a command into lines that cannot be copied.
+    out.print(f"[bold]digest[/bold]  {digest}", highlight=False, soft_wrap=True)
+    for name, text in unbroken.items():
         say(f"{name}: {text}")
 
 
 def _lines(about: dict[str, Any]) -> dict[str, str]:
-    left, best = about["left_out"], about["best"]
-    behind = "" if about["saved_round"] == about["round"] else f" (of round {about['saved_round']})"
+    # Where records are lost, what the good ones say, and of how many rounds that is.
+    known = about["known"] or about
+    of = "" if about["known"] is None else f", in the {counted(known['rounds'], 'round')} whose records are good"
+    left, best = known["left_out"], known["best"]
     lines = {
         "run": about["run"],
         "state": about["state"],
-        "rounds": f"{about['round']} of {about['rounds']} (saved up to {about['saved_round']})",
+        "rounds": f"{about['round']} of {about['rounds']} ({_saved(about)})",
         **dict(line.rsplit(" ", 1) for line in scores(about)),
-        "best": "–" if best is None else f"{_best(best)} in round {best['round']}",
-        "digest": f"{about['digest'] or '–'}" + behind,
+        "best": "–" if best is None else f"{_best(best)} in round {best['round']}{of.replace(', in', ', best of', 1)}",
+        "digest": about["digest"] or "–",
     }
-    if about["lost_rounds"]:
-        lines |= dict.fromkeys(("best", "left out", "time", "sent"), "not known, since records are lost")
-    else:
-        without = counted(left["rounds_without_update"], "round")
-        lines["left out"] = f"{counted(left['clients'], 'client')}, {without} without an update"
-        lines["time"] = clock(about["seconds"])
-        lines["sent"] = f"{amount(about['bytes_down'])} down, {amount(about['bytes_up'])} up"
+    without = counted(left["rounds_without_update"], "round")
+    lines["left out"] = f"{counted(left['clients'], 'client')}, {without} without an update{of}"
+    lines["time"] = f"{clock(known['seconds'])}{of}"
+    lines["sent"] = f"{amount(known['bytes_down'])} down, {amount(known['bytes_up'])} up{of}"
     for kind, count in left["kinds"].items():
         lines[f"  {count}× {kind}"] = f"such as {left['examples'][kind]}"
     if about["diverged"] is not None:
@@ -80,15 +82,26 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     if about["groups"] is not None:
         sizes = [str(group["clients"]) for group in about["groups"]]
         lines["groups"] = f"{len(sizes)}, of {', '.join(sizes[:10])}{', …' if len(sizes) > 10 else ''} clients"
-    if about["absent"]:
-        lines["absent"] = f"{about['absent']} times a client did not answer, as simulated"
-    if about["simulated_seconds"] is not None:
-        lines["simulated"] = clock(about["simulated_seconds"])
+    if known["absent"]:
+        lines["absent"] = f"{known['absent']} times a client did not answer, as simulated{of}"
+    if known["simulated_seconds"] is not None:
+        lines["simulated"] = f"{clock(known['simulated_seconds'])}{of}"
     lines |= _diagnosis(about.get("diagnosis", {}))
     if about["state"] == "interrupted":
         own = "python" in about["spec"]
-        lines["go on with"] = f"fedquilt resume {shlex.quote(about['run'])}" if not own else "fedquilt.train(…, out=…)"
+        again = about["good_checkpoint"] is False  # there is none to go on from
+        command = f"fedquilt resume {shlex.quote(about['run'])}{' --from-start' if again else ''}"
+        lines["go on with"] = f"fedquilt.train(…, out=…{', from_start=True' if again else ''})" if own else command
     return lines
+
+
+def _saved(about: dict[str, Any]) -> str:
+    if about["good_checkpoint"] is None:
+        return "no checkpoint yet"
+    if not about["good_checkpoint"]:
+        return "no good checkpoint is left"
+    behind = "" if about["saved_round"] == about["round"] else "; the digest is of that round"
+    return f"saved up to {about['saved_round']}{behind}"
 
 
 def _best(best: dict[str, Any]) -> str:

@@ -47,18 +47,23 @@ def sweep(
     target = "target" if done.target is None else percent(done.target)
     by_loss = all(point.best is None for point in done.points) and any(point.loss is not None for point in done.points)
     best = "lowest loss" if by_loss else "best accuracy"
-    table = Table(Column("point", overflow="fold"), best, f"rounds to {target}", title=spec.stem, title_justify="left")
+    table = Table(Column("point", overflow="fold"), best, title=spec.stem, title_justify="left")
+    if done.target is not None:
+        table.add_column(f"rounds to {target}")
     for point in done.points:
-        crossed = "–" if point.rounds_to_target is None else f"{point.rounds_to_target:.1f}"
         score = figure("loss", point.loss) if by_loss else percent(point.best)
-        score += " (diverged)" if point.diverged else ""
-        table.add_row(escape(point.name), score, crossed, style="bold" if point is done.winner else "")
+        score = {"finished": score, "not run": "not run"}.get(point.state, f"{score} ({point.state})")
+        crossed = "–" if point.rounds_to_target is None else f"{point.rounds_to_target:.1f}"
+        cells = [score] if done.target is None else [score, crossed]
+        table.add_row(escape(point.name), *cells, style="bold" if point is done.winner else "")
     out.print(table)
+    ended = sum(point.state in ("finished", "diverged") for point in done.points)
+    far = f" of the {ended} of {len(done.points)} points that are done" if ended < len(done.points) else ""
     if done.winner is not None and done.reached is False:
         nearest = f"loss {figure('loss', done.winner.loss)}" if by_loss else percent(done.winner.best)
-        say(f"No point reached {target}; the nearest: {done.winner.name}, with {nearest}")
+        say(f"No point reached {target}; the nearest{far}: {done.winner.name}, with {nearest}")
     elif done.winner is not None:
-        say(f"best: {done.winner.name}")
+        say(f"best{far}: {done.winner.name}")
     for where, value in done.published.items():
         say(f"published, {where}: {value}")
     say(f"Results: {done.results}")
