@@ -38,7 +38,7 @@ class Commands(TyperGroup):
                 error.message = f"{said}. {key_meant(option, sys.argv)}".removesuffix(". ")  # type: ignore[attr-defined]
             raise
         except KeyboardInterrupt:
-            module = import_module(f"fedquilt.cli.{ctx.invoked_subcommand}")
+            module = import_module(f"fedquilt.cli.{ctx.invoked_subcommand or 'app'}")
             err.print(getattr(module, "UNTOUCHED", "Interrupted."))
             raise typer.Exit(INTERRUPTED) from None
 

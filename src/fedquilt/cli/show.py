@@ -45,7 +45,7 @@ def show(
         table.add_row(f"[bold]{escape(name)}[/bold]", escape(text))
     out.print(table)
     # Neither in the table: it would break a digest or a command into lines that cannot be copied.
-    out.print(f"[bold]digest[/bold]  {digest}", highlight=False, soft_wrap=True)
+    out.print(f"[bold]digest[/bold]  {escape(digest)}", highlight=False, soft_wrap=True)
     for name, text in unbroken.items():
         say(f"{name}: {text}")
 
@@ -53,14 +53,15 @@ def show(
 def _lines(about: dict[str, Any]) -> dict[str, str]:
     # Where records are lost, what the good ones say, and of how many rounds that is.
     known = about["known"] or about
-    of = "" if about["known"] is None else f", in the {counted(known['rounds'], 'round')} whose records are good"
+    good = "" if about["known"] is None else f" the {counted(known['rounds'], 'round')} whose records are good"
+    of = good and f", in{good}"
     left, best = known["left_out"], known["best"]
     lines = {
         "run": about["run"],
         "state": about["state"],
         "rounds": f"{about['round']} of {about['rounds']} ({_saved(about)})",
         **dict(line.rsplit(" ", 1) for line in scores(about)),
-        "best": "–" if best is None else f"{_best(best)} in round {best['round']}{of.replace(', in', ', best of', 1)}",
+        "best": "–" if best is None else f"{_best(best)} in round {best['round']}{good and f', best of{good}'}",
         "digest": about["digest"] or "–",
     }
     without = counted(left["rounds_without_update"], "round")

@@ -51,8 +51,9 @@ def written(tables: dict[str, Any]) -> str:
 def require_same(folder: RunFolder, before: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Refuse a folder whose run began from something else; both say what they start from, and with which settings."""
     if before.get("federation") != now["federation"]:
-        settings = [json.loads(each[SETTINGS]) for each in (before, now) if SETTINGS in each]
-        for where, old, new in differences(*settings, _FREE) if len(settings) == 2 else ():
+        known = SETTINGS in before and SETTINGS in now
+        settings = [json.loads(each[SETTINGS]) if known else {} for each in (before, now)]
+        for where, old, new in differences(settings[0], settings[1], _FREE):
             name = shlex.quote(str(folder.spec))
             raise RunError(
                 f"{folder.path}: cannot go on: {where} was {short(old)} when the run began, and is {short(new)} now. "
