@@ -73,11 +73,13 @@ def evaluate(
         if split != "test":
             raise SpecError(f"split: all rows of {data} are tested on; leave it out")
         other = _rows(spec, Path(data), list(sets), federation.data.classes)
-        other = _numbered_as(federation.data, other, federation.data.class_names or _numbers(federation.data.classes))
+        other = _numbered_as(
+            federation.data, other, federation.data.class_names or _numbers(federation.data.classes), split
+        )
     else:
         other = _other(spec, data, list(sets))
         if other is not None and federation.data.class_names is not None:
-            other = _numbered_as(federation.data, other, federation.data.class_names)
+            other = _numbered_as(federation.data, other, federation.data.class_names, split)
     if other is not None:
         federation = _on(federation, other)
     with processes().open(federation) as session:
@@ -110,12 +112,13 @@ def _numbers(classes: int) -> tuple[str, ...]:
     return tuple(str(number) for number in range(classes))
 
 
-def _numbered_as(run: Data, data: Data, names: tuple[str, ...]) -> Data:
+def _numbered_as(run: Data, data: Data, names: tuple[str, ...], split: SplitName) -> Data:
     """Number the classes of data by their names as the run's data does, where they have any; refuse other names."""
     if data.class_names is None or data.class_names == names or not run.classes:
         return data
+    labels = (data.test if split == "test" else data.train).y
     known, own = {name: number for number, name in enumerate(names)}, data.class_names
-    other = sorted({own[number] for number in data.test.y.unique().tolist()} - known.keys())
+    other = sorted({own[number] for number in set(whole(labels).tolist())} - known.keys())
     if other:
         classes = (
             f"the numbers from 0 to {run.classes - 1}" if run.class_names is None else f"called {listed(names, 5)}"
@@ -125,10 +128,8 @@ def _numbered_as(run: Data, data: Data, names: tuple[str, ...]) -> Data:
             f"the run's model was trained on, those of {run.name}, are {classes}: write the labels so"
         )
     table = torch.tensor([known.get(name, IGNORED) for name in own])
-    parts = {
-        part: replace(split, y=table[whole(split.y)]) for part, split in (("train", data.train), ("test", data.test))
-    }
-    return replace(data, **parts, classes=run.classes, class_names=run.class_names)
+    train, test = (replace(part, y=table[whole(part.y)]) for part in (data.train, data.test))
+    return replace(data, train=train, test=test, classes=run.classes, class_names=run.class_names)
 
 
 def _other(spec: Spec, data: str | Path | None, sets: list[str]) -> Data | None:
