@@ -67,21 +67,18 @@ def evaluate(
         raise RunError(f"{path}: holds a model of other layers or shapes than its spec describes now")
     federation.bench.put_frozen(load_frozen(path))
     federation = replace(federation, own_test=None)
+    names = federation.data.class_names
     if isinstance(data, Data):
         other: Data | None = data
     elif data is not None and Path(data).suffix in TABLES:
         if split != "test":
             raise SpecError(f"split: all rows of {data} are tested on; leave it out")
         other = _rows(spec, Path(data), list(sets), federation.data.classes)
-        other = _numbered_as(
-            federation.data, other, federation.data.class_names or _numbers(federation.data.classes), split
-        )
+        names = names or tuple(str(number) for number in range(federation.data.classes))
     else:
         other = _other(spec, data, list(sets))
-        if other is not None and federation.data.class_names is not None:
-            other = _numbered_as(federation.data, other, federation.data.class_names, split)
     if other is not None:
-        federation = _on(federation, other)
+        federation = _on(federation, other if names is None else _numbered_as(federation.data, other, names, split))
     with processes().open(federation) as session:
         record = evaluating(federation, session, state, Measures(), split)()
     chosen = federation.split(split)
@@ -106,10 +103,6 @@ def _on(federation: Federation, data: Data) -> Federation:
     except FedquiltError as error:
         raise SpecError(f"data: {error}") from error
     return federation
-
-
-def _numbers(classes: int) -> tuple[str, ...]:
-    return tuple(str(number) for number in range(classes))
 
 
 def _numbered_as(run: Data, data: Data, names: tuple[str, ...], split: SplitName) -> Data:
