@@ -71,14 +71,18 @@ def draw_curves(
             words = label + (" (diverged)" if label in diverged else "")
             words += f" (as {same[0]})" if same and same[0] != label else ""
             marker = "o" if len(rounds) <= FEW else ""
-            style = _among_same(same.index(label), len(same)) if len(same) > 1 else {}
-            dashes = DASHES[number // COLOURS % len(DASHES)]
+            style: dict[str, Any] = {
+                "linewidth": 1.6,
+                "markersize": 3.5,
+                "linestyle": DASHES[number // COLOURS % len(DASHES)],
+            }
+            style |= _among_same(same.index(label), len(same)) if len(same) > 1 else {}
             (line,) = axes.plot(
                 rounds,
                 [factor * value for value in values],
                 label=words,
                 marker=marker,
-                **{"linewidth": 1.6, "markersize": 3.5, "linestyle": dashes} | style,
+                **style,
             )
             if label in diverged and rounds:
                 axes.plot(rounds[-1:], [factor * values[-1]], "x", color=line.get_color(), markersize=9, mew=2)
