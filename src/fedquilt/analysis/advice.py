@@ -7,7 +7,8 @@ ours, except 1.7 and up for the distance of class distributions (Hsu 2020, secti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from fedquilt.analysis.skew import Skew
 
@@ -18,15 +19,16 @@ FEW = 10
 
 @dataclass(frozen=True)
 class Advice:
-    """What was found, the methods or keys to try, and what a paper measured with them."""
+    """What was found, the methods or keys to try, and what a paper measured with them; `used` are those in use already."""
 
     found: str
     methods: tuple[str, ...]
     source: str
+    used: tuple[str, ...] = ()
 
 
-def advice(skew: Skew) -> list[Advice]:
-    """Return what to try first, the most promising first.
+def advice(skew: Skew, used: Collection[str] = ()) -> list[Advice]:
+    """Return what to try first, the most promising first; what is `used` already is not advised again.
 
     >>> import numpy as np
     >>> from fedquilt.analysis.skew import skew
@@ -35,6 +37,17 @@ def advice(skew: Skew) -> list[Advice]:
     >>> [line.methods for line in advice(skew(class_blocks(labels, clients=2, classes=5), labels))]
     [('fed_avg_m',), ('server_training', 'sign_agreement'), ('fed_avg_r',)]
     """
+    return [
+        replace(
+            line,
+            methods=tuple(name for name in line.methods if name not in used),
+            used=tuple(name for name in line.methods if name in used),
+        )
+        for line in _advice(skew)
+    ]
+
+
+def _advice(skew: Skew) -> list[Advice]:
     about = skew.summary()
     lines = _classes(about["emd"], about["emd_by_chance"], len(skew.sizes)) if "emd" in about else []
     last = [lines.pop()] if lines and lines[-1].methods == ("fed_avg_r",) else []

@@ -14,7 +14,7 @@ EVALUATED = ("accuracy", "loss", "metrics")
 
 @dataclass(frozen=True)
 class History:
-    """The records of a run's rounds, in order.
+    """The records of a run's rounds, in order; `done` rounds are done at least, also where the last one's record is lost.
 
     >>> history = History([{"round": 1, "accuracy": 0.5}, {"round": 2, "accuracy": None}, {"round": 3, "accuracy": 0.7}])
     >>> history.rounds, history.accuracy, history.best
@@ -22,6 +22,7 @@ class History:
     """
 
     records: list[dict[str, Any]]
+    done: int = 0
 
     def __len__(self) -> int:
         """Count the rounds."""
@@ -33,12 +34,12 @@ class History:
 
     @property
     def last(self) -> int:
-        """The last round that is recorded: as many as there are records, unless some are lost.
+        """The last round that is done: as many as there are records, unless some are lost.
 
-        >>> History([{"round": 1}, {"round": 3}]).last, History([]).last
-        (3, 0)
+        >>> History([{"round": 1}, {"round": 3}]).last, History([{"round": 1}], done=2).last, History([]).last
+        (3, 2, 0)
         """
-        return self.records[-1]["round"] if self.records else 0
+        return max(self.records[-1]["round"] if self.records else 0, self.done)
 
     @property
     def whole(self) -> bool:

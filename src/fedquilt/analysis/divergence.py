@@ -53,6 +53,6 @@ def divergence(history: History, last: int | None) -> str | None:
 
 def _lost(record: dict[str, Any]) -> bool:
     """Say whether more than half of the clients that took part in a round sent an update that cannot be used."""
-    overflown: int = sum(entry.get("kind") == "overflow" for entry in record["dropped"])
-    took_part = len(record.get("clients", ())) + len(record["dropped"])
+    overflown: int = sum(entry.get("kind") == "overflow" for entry in record.get("dropped", ()))
+    took_part = len(record.get("clients", ())) + len(record.get("dropped", ()))
     return 2 * overflown > took_part

@@ -83,9 +83,58 @@ def nearest(name: str, known: Iterable[str]) -> str:
     'known: alpha, seed'
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name[:_LONGEST], names[:_COMPARED], n=1)
+    close = closest(name, names)
     listing = f"known: {listed(names)}" if names else "no keys are taken here"
-    return f"did you mean '{close[0]}'? ({listing})" if close else listing
+    return f"did you mean '{close}'? ({listing})" if close else listing
+
+
+_SYNONYMS = {
+    "learning_rate": ("lr",),
+    "client_lr": ("lr",),
+    "batch_size": ("batch",),
+    "local_epochs": ("epochs",),
+    "num_epochs": ("epochs",),
+    "num_clients": ("clients",),
+    "n_clients": ("clients",),
+    "num_rounds": ("rounds",),
+    "n_rounds": ("rounds",),
+    "num_classes": ("classes",),
+    "n_classes": ("classes",),
+    "clients_per_round": ("fraction",),
+    "fraction_fit": ("fraction",),
+    "participation": ("fraction",),
+    "random_state": ("seed",),
+    "random_seed": ("seed",),
+    "num_workers": ("workers",),
+    "n_jobs": ("workers",),
+    "optimizer": ("method",),
+    "algorithm": ("method",),
+    "dataset": ("data",),
+    "strategy": ("method",),
+    "concentration": ("alpha",),
+    "beta": ("server_momentum", "alpha"),
+    "server_learning_rate": ("server_lr",),
+    "metric": ("metrics",),
+    "wrapper": ("wrap",),
+    "fedavgm": ("fed_avg_m",),
+    "weights": ("start",),
+    "pretrained": ("start",),
+}
+"""What other libraries and papers call a thing, and what it is called here: the first that is known is meant."""
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most likely meant: by another word for it, or by a similar spelling.
+
+    >>> closest("fed_agv", ["fed_avg", "fed_prox"]), closest("learning_rate", ["lr", "seed"]), closest("x", ["seed"])
+    ('fed_avg', 'lr', None)
+    """
+    names = sorted(known)
+    for synonym in _SYNONYMS.get(name.lower(), ()):
+        if synonym in names:
+            return synonym
+    similar = difflib.get_close_matches(name[:_LONGEST], names[:_COMPARED], n=1)
+    return similar[0] if similar else None
 
 
 def listed(names: Sequence[str], most: int = 40) -> str:

@@ -114,6 +114,10 @@ class Registry:
         entry = self._entry(name)
         return None if entry.open else entry.parameters
 
+    def module(self, name: str) -> str:
+        """Return the module that the function is written in."""
+        return self._entry(name).module
+
     def _entry(self, name: str) -> Entry:
         found = self._entries().get(name)
         return _entry(self._functions[name]) if found is None else found

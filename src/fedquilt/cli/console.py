@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -31,3 +32,22 @@ class _Visible(Console):
                 yield segment
             else:
                 yield Segment(visible(segment.text, 10 * len(segment.text), keep="\n"), segment.style)
+
+
+out = console()
+err = console(stderr=True)
+
+
+def say(text: str) -> None:
+    """Write a line, which is not broken: a command or a path in it can be copied."""
+    out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def complain(error: Exception | str) -> None:
+    """Write an error."""
+    err.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+
+
+def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Write a warning; takes what `warnings.showwarning` is given."""
+    err.print(f"warning: {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)

@@ -14,7 +14,7 @@ from rich.table import Column, Table
 
 from fedquilt.base import registry
 from fedquilt.base.errors import DataError, nearest
-from fedquilt.cli.console import console
+from fedquilt.cli.console import err, out, say
 
 if TYPE_CHECKING:
     from fedquilt.data.fetch.by_hand import Wanted
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fedquilt.data.fetch.tell import Tell
 
 app = typer.Typer(help="List, describe and fetch data sets.", no_args_is_help=True)
-out = console()
-err = console(stderr=True)
 BY_HAND_STATE = "by hand"
 
 Name = Annotated[str, typer.Argument(help="A data set, as `fedquilt data list` names it.")]
@@ -57,10 +55,10 @@ def info(
     published = _published(name)
     files: list[tuple[File | Wanted, Path]]
     if published is None:
-        _say(registry.datasets.summary(name))
+        say(registry.datasets.summary(name))
         for counts in COUNTS.get(name, {}).values():
-            _say(str(counts))
-        _say(_by_hand(name) or "It has no published files: nothing is to be fetched.")
+            say(str(counts))
+        say(_by_hand(name) or "It has no published files: nothing is to be fetched.")
         wanted = BY_HAND.get(name, ())
         files = [(each, there) for each in wanted if (there := each.found()) is not None]
     else:
@@ -73,17 +71,17 @@ def info(
 def _describe(published: Published) -> None:
     from fedquilt.data.fetch.folders import folders
 
-    _say(published.about)
-    _say(f"examples: {published.train:,} to train, {published.test:,} to test, {published.classes} classes")
-    _say(f"in a spec: {published.in_spec}")
-    _say(f"licence: {published.licence}")
+    say(published.about)
+    say(f"examples: {published.train:,} to train, {published.test:,} to test, {published.classes} classes")
+    say(f"in a spec: {published.in_spec}")
+    say(f"licence: {published.licence}")
     for source in published.sources:
-        _say(f"source: {source}")
+        say(f"source: {source}")
     for folder in folders():
-        _say(f"looked for in: {', '.join(str(folder / below) for below in published.folders)}")
+        say(f"looked for in: {', '.join(str(folder / below) for below in published.folders)}")
     for file in published.files:
         there = published.found(file)
-        _say(f"missing: {file.name}" if there is None else f"there: {there}")
+        say(f"missing: {file.name}" if there is None else f"there: {there}")
 
 
 def _check(name: str, files: list[tuple[File | Wanted, Path]]) -> None:
@@ -98,11 +96,11 @@ def _check(name: str, files: list[tuple[File | Wanted, Path]]) -> None:
                 file.check(path, tell)
             except DataError as error:
                 wrong += 1
-                _say(f"not as published: {error}")
+                say(f"not as published: {error}")
             else:
-                _say(f"as published: {path}" if file.can_check(path) else f"no digest is known: {path}")
+                say(f"as published: {path}" if file.can_check(path) else f"no digest is known: {path}")
     if not seen:
-        _say("There are no files to check.")
+        say("There are no files to check.")
     if wrong:
         raise DataError(f"{name}: {wrong} of {len(seen)} files are not as published")
 
@@ -115,15 +113,15 @@ def get(name: Name) -> None:
         if _state(name)[0] == BY_HAND_STATE:
             err.print(_by_hand(name), highlight=False, markup=False, soft_wrap=True)
             raise DataError(f"{name}: its files cannot be fetched; put them in place by hand, as listed above")
-        _say(_by_hand(name) or f"{name} has no published files: nothing is to be fetched.")
+        say(_by_hand(name) or f"{name} has no published files: nothing is to be fetched.")
         return
     from fedquilt.data.fetch.get import fetch
 
     with _progress() as tell:
-        placed = fetch(published, tell, _say)
+        placed = fetch(published, tell, say)
     for path in placed:
-        _say(f"Wrote {path}")
-    _say(f"{name}: all {len(published.files)} files are there, and were checked.")
+        say(f"Wrote {path}")
+    say(f"{name}: all {len(published.files)} files are there, and were checked.")
 
 
 @contextmanager
@@ -188,7 +186,3 @@ def _state(name: str) -> tuple[str, str]:
     if there in (0, len(published.files)):
         return "there" if there else "missing", published.about
     return f"{there} of {len(published.files)} files", published.about
-
-
-def _say(text: str) -> None:
-    out.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -12,10 +12,10 @@ from rich.table import Table
 
 import fedquilt
 from fedquilt.base.text import figure
-from fedquilt.cli.console import console
-from fedquilt.cli.options import NoImport
+from fedquilt.cli.console import out
+from fedquilt.cli.options import NoImport, RunFolderPath
 
-out = console()
+EXAMPLE = "fedquilt evaluate runs/first --data mnist"
 
 
 class SplitChoice(StrEnum):
@@ -26,7 +26,7 @@ class SplitChoice(StrEnum):
 
 
 def evaluate(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run_folder: RunFolderPath,
     data: Annotated[
         str | None,
         typer.Option(

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 import fedquilt
-from fedquilt.cli.console import console
+from fedquilt.cli.console import say
+from fedquilt.cli.options import RunFolderPath
 
-out = console()
+EXAMPLE = "fedquilt export runs/first model.safetensors"
 
 
 def export(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run_folder: RunFolderPath,
     file: Annotated[Path, typer.Argument(help="Where to write it: model.safetensors, or model.pt for torch.load.")],
     group: Annotated[
         int | None, typer.Option(help="Which model of a run that ended with several, from 1.", min=1)
@@ -24,4 +25,4 @@ def export(
 ) -> None:
     """Write a run's trained model to a file, under its state_dict names."""
     written = fedquilt.export(run_folder, file, group, checkpoint, overwrite=force)
-    out.print(f"Wrote {written}", highlight=False, markup=False, soft_wrap=True)
+    say(f"Wrote {written}")

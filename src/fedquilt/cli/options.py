@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,3 +32,7 @@ NoImport = Annotated[
         help="Refuse a spec that names code to import: for specs and runs of others.",
     ),
 ]
+Out = Annotated[
+    Path | None, typer.Option("--out", file_okay=False, help="The folder to write to (default: runs/NAME).")
+]
+RunFolderPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]

@@ -10,10 +10,10 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from fedquilt.cli.console import console
+from fedquilt.cli.console import out, say
 from fedquilt.cli.options import NoImport, Sets, Unsets
 
-out = console()
+EXAMPLE = "fedquilt partition first.toml --set partition.alpha=0.1"
 
 _ROWS: dict[str, tuple[str, str]] = {
     "clients": ("clients", ",d"),
@@ -70,20 +70,18 @@ def partition(
         table.add_row("[bold]largest classes, examples[/bold]", escape(words))
     out.print(table)
     if "emd" in about:
-        _say("Numbers of classes are means over clients, weighted by their examples.")
+        say("Numbers of classes are means over clients, weighted by their examples.")
     for line in about["advice"]:
-        _say("")
+        say("")
         _advise(line)
-    _say("")
+    say("")
     for file in about["files"]:
-        _say(f"Wrote {file}")
+        say(f"Wrote {file}")
 
 
 def _advise(line: dict[str, Any]) -> None:
-    _say(f"{line['found'][0].upper()}{line['found'][1:]}: try {' and '.join(line['methods'])}.")
+    used = f"the spec has {' and '.join(line['used'])}, as is advised" if line["used"] else ""
+    todo = f"try {' and '.join(line['methods'])}" if line["methods"] else ""
+    say(f"{line['found'][0].upper()}{line['found'][1:]}: {'; '.join(words for words in (used, todo) if words)}.")
     for words in textwrap.wrap(f"{line['source']}.", width=max(min(out.width, 100) - 2, 40)):
-        _say(f"  {words}")
-
-
-def _say(text: str) -> None:
-    out.print(text, highlight=False, markup=False, soft_wrap=True)
+        say(f"  {words}")

@@ -61,8 +61,10 @@ def _read(path: Path) -> tuple[State, dict[str, str]]:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (OSError, safetensors.SafetensorError, UnicodeDecodeError) as error:
-        raise RunError(f"{path}: is damaged or cut short: {error}") from None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (safetensors.SafetensorError, UnicodeDecodeError):  # whose texts say nothing to a user
+        raise RunError(f"{path}: is damaged or cut short") from None
     claimed = metadata.pop("digest", "")
     if claimed != _digest(tensors, metadata):
         raise RunError(f"{path}: is damaged: its content does not match its digest")

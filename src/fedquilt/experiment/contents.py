@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from fedquilt.algorithm.state import RunState
 from fedquilt.analysis.curves import History
 from fedquilt.base.arguments import ArgumentError, check
-from fedquilt.base.errors import DataError, RunError
+from fedquilt.base.errors import DataError, RunError, listed
 from fedquilt.base.text import counted
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.records import read_fares, read_record
@@ -89,11 +89,24 @@ class Contents:
 def read_contents(folder: Path) -> Contents:
     """Read and check everything that a run folder holds; raise a RunError where there is no run, or its spec is damaged."""
     if not (folder / SPEC).exists():
-        raise RunError(f"{folder}: holds no run (there is no {SPEC} in it)")
+        raise RunError(_no_run(folder))
     try:
         return _read(folder)
     except OSError as error:
         raise RunError(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from None
+
+
+def _no_run(folder: Path) -> str:
+    """Say what is there instead of a run."""
+    if not folder.exists():
+        return f"{folder}: there is no such folder"
+    inside = sorted(path.parent.name for path in folder.glob(f"*/{SPEC}"))
+    if not inside:
+        return f"{folder}: holds no run (there is no {SPEC} in it)"
+    return (
+        f"{folder}: holds no run itself, but {counted(len(inside), 'run')}, as the folder of a sweep does "
+        f"({listed(inside, 5)}): name one of them, or compare them with `fedquilt report {shlex.quote(str(folder))}/*`"
+    )
 
 
 def _read(folder: Path) -> Contents:
@@ -132,7 +145,8 @@ def _read(folder: Path) -> Contents:
     if not checked:
         damage.append(f"{folder / SPEC}: carries no check, as after a change by hand: it is taken as it stands")
     unusable = (*bad, *passed_over)
-    return Contents(tables, checked, History(records), lost, tuple(lines), saved, unusable, fares, error, tuple(damage))
+    history = History(records, 0 if saved is None else saved.run.round)
+    return Contents(tables, checked, history, lost, tuple(lines), saved, unusable, fares, error, tuple(damage))
 
 
 def _chosen(good: Sequence[tuple[Path, Saved | int]], rounds: Sequence[int]) -> tuple[Saved | None, tuple[range, ...]]:
@@ -170,6 +184,8 @@ def _unchecked(path: Path) -> bool:
 
 def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
     content, checked = path.read_bytes(), True
+    if not content.strip():
+        raise RunError(f"{path}: is damaged: it is empty. Put a good copy back. {still_good}")
     try:
         try:
             text = unsealed_text(content)
@@ -177,10 +193,10 @@ def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
             text, checked = content.decode(), False
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as why:  # damage, or not TOML
-        raise RunError(
-            f"{path}: is damaged, or was changed by hand: {why}. If you changed it on purpose, delete its line "
-            f"`# check: …` and go on; otherwise put a good copy back. {still_good}"
-        ) from None
+        todo = "If you changed it on purpose, delete its line `# check: …` and go on; otherwise put a good copy back"
+        if not checked:  # that line is gone already: a change by hand went wrong
+            todo = "Mend it, or put a good copy back"
+        raise RunError(f"{path}: is damaged, or was changed by hand: {why}. {todo}. {still_good}") from None
     for name, table in tables.items():
         inner = table if name in ARRAYS and isinstance(table, list) else [table]
         if not all(isinstance(each, dict) for each in inner):

@@ -15,7 +15,7 @@ from fedquilt.analysis.divergence import divergence
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError
 from fedquilt.experiment.export import NAMES, names_of
-from fedquilt.experiment.fingerprint import digest, fingerprint, require_same
+from fedquilt.experiment.fingerprint import SETTINGS, digest, fingerprint, require_same, written
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
 from fedquilt.experiment.keeper import Keeper
 from fedquilt.experiment.notices import (
@@ -136,10 +136,11 @@ def _begun(
         return federation.start(), History([]), None
     about = {"federation": fingerprint(federation), NAMES: names_of(federation.bench)} | _end(federation)
     found = folder.read_aloud()
+    about[SETTINGS] = written(found.tables)
     saved = found.start(folder.path, from_start)
     run = federation.start()
     if saved is not None:
-        require_same(folder, saved.about.get("federation"), about["federation"])
+        require_same(folder, saved.about, about)
         run = saved.run
     elif found.history.records and not from_start:
         warnings.warn(
@@ -163,7 +164,7 @@ def _begun(
         options.checkpoint_seconds,
         federation.bench.frozen(),
     )
-    return run, History(records), keeper
+    return run, History(records, run.round), keeper
 
 
 def _reached(history: History, options: Options) -> bool:

@@ -18,12 +18,15 @@ import torch
 
 import fedquilt
 from fedquilt.algorithm.state import Group, RunState
+from fedquilt.analysis.divergence import HINT
 from fedquilt.base.errors import RunError
 from fedquilt.compute.layout import ModelState, Tensors
 from fedquilt.compute.replica import Workbench
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
+from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.summary import summarise
 
 SAFETENSORS, STATE_DICT = ".safetensors", (".pt", ".pth")
 """Endings of files with a model: the second are those of `torch.save`."""
@@ -107,12 +110,25 @@ def stored(folder: RunFolder, file: str | Path | None = None) -> tuple[Path, Run
 def _tables(folder: RunFolder) -> dict[str, Any]:
     """Read the spec; without a good one, the model of a good checkpoint can be had all the same."""
     try:
-        return folder.read_aloud().tables
+        found = folder.read_aloud()
+        warn_if_diverged(folder, found)
+        return found.tables
     except RunError as error:
         if not folder.spec.exists():
             raise
         warnings.warn(str(error), RuntimeWarning, stacklevel=3)
         return {}
+
+
+def warn_if_diverged(folder: RunFolder, found: Contents) -> None:
+    """Warn of the model of a run that has diverged."""
+    why = summarise(folder, found)["diverged"]
+    if why is not None:
+        warnings.warn(
+            f"{folder.path}: the run diverged, and its model is of little use: {why}. {HINT}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def names_of(bench: Workbench) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,7 +28,7 @@ from pydantic import Field
 
 from fedquilt.base import registry
 from fedquilt.base.arguments import ArgumentError, Count, NonNegative, Positive, Seed, check, paths
-from fedquilt.base.errors import SpecError, nearest
+from fedquilt.base.errors import SpecError, closest, nearest
 from fedquilt.base.paths import expanded
 from fedquilt.base.registry import Registry
 from fedquilt.base.text import joined, short, visible
@@ -331,7 +331,8 @@ def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Pa
                 f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(REGISTRIES[name])})"
             )
         chosen[name] = tables[name], REGISTRIES[name]
-    return Spec(source, Options(rounds=1), _parts(chosen, source, found, folder), {}, folder)
+    others = {name: tables[name] for name in ("method", WRAP) if name in tables}
+    return Spec(source, Options(rounds=1), _parts(chosen, source, found, folder), others, folder)
 
 
 def _array(tables: Mapping[str, Any], array: str, source: str) -> Iterator[tuple[str, Table]]:
@@ -376,7 +377,8 @@ def _require_known(table_name: str, table: Table, known: Registry, source: str) 
         keys = set(parameters) - GIVEN.get(table_name.partition(" ")[0], frozenset())
         unknown = [key for key in table if key != "name" and key not in keys]
         if unknown:
-            raise SpecError(joined([f"{where} {key}: unknown key; {nearest(key, keys)}" for key in unknown]))
+            about = [f"{where} {key}: unknown key; {_elsewhere(table_name, key, keys)}" for key in unknown]
+            raise SpecError(joined(about))
     elif known is not registry.simulations and name in registry.simulations:
         raise SpecError(
             f"{where} name: '{name}' simulates how clients behave, and is no part of a method: write it as [[{SIMULATE}]]"
@@ -419,8 +421,35 @@ def _checked(function: Callable[..., object], arguments: Table, source: str, tab
     try:
         return check(function, arguments, GIVEN.get(table.partition(" ")[0], frozenset()))
     except ArgumentError as error:
-        lines = [f"{source}: [{table}] {problem.key}: {problem.message}" for problem in error.problems]
+        messages = {problem.key: problem.message for problem in error.problems}
+        for key, message in messages.items():
+            if table == "run" and message.startswith("unknown key"):
+                messages[key] = f"unknown key; {_elsewhere(table, key, [each.name for each in fields(Options)])}"
+        lines = [f"{source}: [{table}] {key}: {message}" for key, message in messages.items()]
         raise SpecError(joined(lines)) from None
+
+
+def home_of(key: str, but: str | None = None) -> str | None:
+    """Return the table of a spec that has a key of that name; not that which is `but` looked at.
+
+    >>> home_of("rounds"), home_of("device", but="run"), home_of("lr"), home_of("nothing")
+    ('run', 'engine', 'method', None)
+    """
+    if but != "run" and key in {each.name for each in fields(Options)}:
+        return "run"
+    for table in ("method", "partition", "engine", "model", "data"):
+        names = REGISTRIES[table]
+        taken = {each for name in names for each in names.parameters(name) or ()}
+        if table != but and key in taken - GIVEN.get(table, frozenset()):
+            return table
+    return None
+
+
+def _elsewhere(table: str, key: str, known: Iterable[str]) -> str:
+    """Say where an unknown key belongs: here under another name, or in another table."""
+    known = list(known)
+    home = None if closest(key, known) else home_of(key, but=table)
+    return nearest(key, known) if home is None else f"it is a key of [{home}]; {nearest(key, known)}"
 
 
 def _in_toml(value: object) -> bool:

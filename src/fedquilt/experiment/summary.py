@@ -40,7 +40,10 @@ def summary(path: str | Path) -> dict[str, Any]:
 
 
 def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
-    """Describe a run whose folder was read. What would need a record that is lost is not known, and None."""
+    """Describe a run whose folder was read.
+
+    What would need a record that is lost is not known, and None; `known` is then what the good records say of it.
+    """
     spec, history, latest = found.tables, found.history, found.saved
     options = spec.get("run", {})
     newest = [] if found.lost_since(history.rounds[-1] if history.rounds else 0) else history.records
@@ -60,7 +63,7 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
         state = "failed"
     if state == "finished" and diverged is not None:
         state = "diverged"
-    return {
+    about = {
         "run": str(folder.path),
         "state": state,
         "round": found.round,
@@ -69,7 +72,8 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
         "accuracy": last,
         "loss": history.loss[-1] if newest and history.loss else None,
         "metrics": _newest(newest, "metrics") or {},
-        "best": None if found.lost else _best(history),
+        "best": _best(history),
+        "good_checkpoint": latest is not None if latest is not None or found.unusable else None,
         "digest": None if latest is None else latest.about.get("model"),
         "diverged": diverged if state == "diverged" else None,
         "error": (found.error or "not known: the file that says it is damaged") if state == "failed" else None,
@@ -86,14 +90,19 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
         "spec": spec,
         "lost_rounds": [[rounds.start, rounds.stop - 1] for rounds in found.lost],
         "damage": list(found.damage),
-    } | (_UNKNOWN if found.lost else {})
+        "known": None,
+    }
+    if not found.lost:
+        return about
+    return about | _UNKNOWN | {"known": {"rounds": len(history)} | {key: about[key] for key in _UNKNOWN}}
 
 
 _UNKNOWN: dict[str, Any] = {
     **dict.fromkeys(("absent", "simulated_seconds", "seconds", "bytes_down", "bytes_up")),
     "left_out": {"clients": None, "kinds": {}, "examples": {}, "rounds_without_update": None},
+    "best": None,
 }
-"""Sums over all rounds, where the records of some are lost."""
+"""What is derived from all rounds, where the records of some are lost."""
 
 
 def _best(history: History) -> dict[str, Any] | None:

@@ -147,7 +147,7 @@ def _begin(folder: RunFolder, options: Options, federation: Federation, engine: 
         before = found.tables.get("python", {})
         if "federation" not in before:
             raise RunError(f"{folder.path}: holds the run of a spec; go on with it by `fedquilt resume {folder.path}`")
-        require_same(folder, before["federation"], about["federation"])
+        require_same(folder, before, about)
         found.start(folder.path, from_start)  # refused before anything is changed
         if isinstance(engine, Settling) and "compute" in before:
             if engine.where != before.get("where", engine.where):
