@@ -17,9 +17,10 @@ import pytest
 from rich.console import Console
 
 import fedquilt
-from fedquilt import cli, registry
 from fedquilt.analysis.curves import History
+from fedquilt.base import registry
 from fedquilt.base.errors import WorkerError
+from fedquilt.cli import app as cli
 from fedquilt.experiment.progress import Lines, Live, Pace, watcher
 from fedquilt.experiment.sealed import sealed_json, sealed_text
 
@@ -352,7 +353,7 @@ def test_a_run_without_accuracy_shows_its_loss(command: Command) -> None:
 # list, new, help
 
 
-@pytest.mark.parametrize("kind", list(cli.Kind))
+@pytest.mark.parametrize("kind", registry.KINDS)
 def test_list(command: Command, kind: str) -> None:
     answer = command("list", kind)
     assert answer.code == 0

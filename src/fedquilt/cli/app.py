@@ -36,6 +36,10 @@ from fedquilt.experiment.progress import Lines, Live, watcher
 if TYPE_CHECKING:
     from fedquilt.experiment.run import Run
 
+    Kind = StrEnum  # mypy cannot know the members of an enumeration that is derived
+else:
+    Kind = StrEnum("Kind", {kind: kind for kind in registry.KINDS})
+
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
 
 UNTOUCHED = {
@@ -74,20 +78,6 @@ err = console(stderr=True)
 Out = Annotated[
     Path | None, typer.Option("--out", file_okay=False, help="The folder to write to (default: runs/NAME).")
 ]
-
-
-class Kind(StrEnum):
-    """What `list` lists."""
-
-    methods = "methods"
-    wrappers = "wrappers"
-    simulations = "simulations"
-    models = "models"
-    datasets = "datasets"
-    partitions = "partitions"
-    engines = "engines"
-    losses = "losses"
-    metrics = "metrics"
 
 
 def _version(asked: bool) -> None:
@@ -188,8 +178,8 @@ def show(
 @app.command(name="list", epilog="Example: fedquilt list methods")
 def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     """List what a spec can name."""
-    lists: dict[str, registry.Registry] = {kind.value: getattr(registry, kind.value)}
-    if kind is Kind.methods:  # what changes a method is a method to whoever looks for one
+    lists = {kind.value: registry.KINDS[kind.value]}
+    if kind.value == registry.methods.plural:  # what changes a method is a method to whoever looks for one
         lists = {"[method]": registry.methods, "[[wrap]]": registry.wrappers, "[[simulate]]": registry.simulations}
     for title, chosen in lists.items():
         if not out.is_terminal:

@@ -1,6 +1,6 @@
 """How clients are executed. What of it decides the last bits of a result is in docs/reproducibility.md."""
 
-from fedquilt.engines.inline import inline
-from fedquilt.engines.processes import processes, vectorised
+from fedquilt.base import registry as _registry
+from fedquilt.base.namespace import namespace as _namespace
 
-__all__ = ["inline", "processes", "vectorised"]
+_namespace(__name__, _registry.engines)
