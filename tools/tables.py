@@ -24,7 +24,7 @@ PAGES = ROOT / "docs" / "methods"
 FILES = (ROOT / "README.md", PAGES / "index.md", ROOT / "docs" / "papers.md")
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 WITH_PAGES = (registry.methods, registry.wrappers, registry.simulations)
-IN_A_ROUND = ["clients' work", "clients' loss", "clients' steps", "mean", "server's step", "own models", "test"]
+IN_A_ROUND = ["clients' work", "clients' loss", "clients' steps", "mean", "server's step", "personal models", "test"]
 """What wrappers change, in the order in which a round comes to it."""
 
 
