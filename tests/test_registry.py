@@ -12,10 +12,7 @@ from pathlib import Path
 import pytest
 
 import fedquilt
-from fedquilt.base import registry
-from fedquilt.base.registry import Registry
-
-REGISTRIES = {name: value for name, value in vars(registry).items() if isinstance(value, Registry)}
+from fedquilt.base.registry import KINDS as REGISTRIES
 
 SPEC = """
 [run]

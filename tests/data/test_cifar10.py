@@ -9,8 +9,8 @@ from formats.arrays import cifar_records, unchecked
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.formats.cifar import Preprocess, preprocessing, read_split
-from fedquilt.data.sets import cifar10
 from fedquilt.data.sets.cifar10 import FILES, LABELS, MEAN, STD
+from fedquilt.datasets import cifar10
 
 UNCHECKED = unchecked(FILES)
 

@@ -8,8 +8,8 @@ from formats.arrays import cifar_records, unchecked
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.formats.cifar import read_split
-from fedquilt.data.sets import cifar100
 from fedquilt.data.sets.cifar100 import FILES, LABELS, MEAN, STD
+from fedquilt.datasets import cifar100
 
 UNCHECKED = unchecked(FILES)
 

@@ -7,8 +7,8 @@ import torch
 from formats.arrays import write_idx
 
 from fedquilt.base.errors import DataError
-from fedquilt.data.sets import fashion_mnist
 from fedquilt.data.sets.fashion_mnist import FILES
+from fedquilt.datasets import fashion_mnist
 
 
 def test_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from PIL.PngImagePlugin import PngImageFile
 import fedquilt.data.sets.hugging_face
 from fedquilt.base.describe import describe
 from fedquilt.base.errors import DataError, MissingExtraError
-from fedquilt.data import hugging_face, image_folder
+from fedquilt.datasets import hugging_face, image_folder
 
 library = pytest.importorskip("datasets", reason="needs the extra hugging_face")
 

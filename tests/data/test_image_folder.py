@@ -10,7 +10,7 @@ from PIL import Image
 
 from fedquilt.base.arguments import ArgumentError
 from fedquilt.base.errors import DataError
-from fedquilt.data.sets import image_folder
+from fedquilt.datasets import image_folder
 
 ROWS = [
     ("a.png", "oak", "ann", "48.2", "16.37"),

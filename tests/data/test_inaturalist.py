@@ -18,8 +18,8 @@ from PIL import Image
 from fedquilt.base.errors import DataError
 from fedquilt.data.fetch.published_counts import COUNTS
 from fedquilt.data.fetch.published_splits import Published
-from fedquilt.data.sets import inaturalist
 from fedquilt.data.sets.inaturalist_raw import balanced
+from fedquilt.datasets import inaturalist
 from fedquilt.partition import geo
 
 NOT_PUBLISHED = pytest.mark.filterwarnings("ignore:inaturalist .* is not as published:RuntimeWarning")

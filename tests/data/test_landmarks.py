@@ -16,8 +16,8 @@ from PIL import Image
 import fedquilt
 from fedquilt.base.errors import DataError, SpecError
 from fedquilt.data.fetch.published_counts import COUNTS
-from fedquilt.data.sets import landmarks
 from fedquilt.data.sets.landmarks_raw import fixed_point, rows_to_test
+from fedquilt.datasets import landmarks
 
 NOT_PUBLISHED = pytest.mark.filterwarnings("ignore:landmarks .* is not as published:RuntimeWarning")
 

@@ -12,7 +12,7 @@ import fedquilt
 from fedquilt.base.errors import DataError
 from fedquilt.data.data import IGNORED
 from fedquilt.data.formats.leaf_letters import LETTERS
-from fedquilt.data.sets import leaf
+from fedquilt.datasets import leaf
 from fedquilt.models.char_lstm import char_lstm
 
 TRAIN = {"zoe": ([[1, 2], [3, 4]], [0, 1]), "ada": ([[5.5, 6]], [2]), "nil": ([], [])}

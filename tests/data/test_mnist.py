@@ -9,8 +9,8 @@ from formats.arrays import unchecked, write_idx
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.formats.idx_data import read_split
-from fedquilt.data.sets import mnist
 from fedquilt.data.sets.mnist import FILES
+from fedquilt.datasets import mnist
 
 
 @pytest.fixture

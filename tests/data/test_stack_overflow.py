@@ -11,7 +11,7 @@ from torch import nn
 from fedquilt.base.arguments import ArgumentError
 from fedquilt.base.errors import DataError
 from fedquilt.data.data import IGNORED, Data, Split
-from fedquilt.data.sets import stack_overflow
+from fedquilt.datasets import stack_overflow
 from fedquilt.experiment.result import Result
 from fedquilt.models import word_lstm
 

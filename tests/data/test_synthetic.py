@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedquilt.base.errors import DataError
-from fedquilt.data import Data, synthetic
+from fedquilt.data import Data
+from fedquilt.datasets import synthetic
 
 
 def of_client(data: Data, client: int) -> torch.Tensor:

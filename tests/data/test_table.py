@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedquilt.base.errors import DataError, MissingExtraError
 from fedquilt.data.numbered import number_clients
-from fedquilt.data.sets import table
+from fedquilt.datasets import table
 
 ROWS = """height,weight,kind,owner,lat,lon
 1.5,10,cat,mia,48.1,11.6

@@ -79,6 +79,19 @@ class Registry:
         self._functions[function.__name__] = checked
         return checked
 
+    @property
+    def plural(self) -> str:
+        """Its name in this module, in the decorator `@<plural>.register`, and in `fedquilt list`."""
+        return self._decorator
+
+    def home(self, name: str) -> str:
+        """Return the module that defines the function.
+
+        >>> methods.home("fed_avg")
+        'fedquilt.methods.fed_avg'
+        """
+        return self._entry(name).module
+
     def _entries(self) -> dict[str, Entry]:
         return {} if self._home is None else _found(self._home).get(self._decorator, {})
 
@@ -135,13 +148,7 @@ def _entry(function: Callable[..., object]) -> Entry:
 def _found(home: str) -> dict[str, dict[str, Entry]]:
     """Read the files of a package, or one module: what is registered there, by decorator and name."""
     found: dict[str, dict[str, Entry]] = {}
-    root = Path(__file__).parent.parent
-    place = root.joinpath(*home.split(".")[1:])
-    for file in sorted(place.glob("*.py")) if place.is_dir() else [place.with_suffix(".py")]:
-        source = file.read_text(encoding="utf-8")
-        if ".register\n" not in source:
-            continue
-        module = ".".join([root.name, *file.relative_to(root).with_suffix("").parts])
+    for module, source in sources(home, ".register\n"):
         for node in ast.parse(source).body:
             if isinstance(node, ast.FunctionDef):
                 for decorator in node.decorator_list:
@@ -149,6 +156,16 @@ def _found(home: str) -> dict[str, dict[str, Entry]]:
                         case ast.Attribute(ast.Name(kind), "register"):
                             found.setdefault(kind, {})[node.name] = _read(module, node)
     return found
+
+
+def sources(home: str, containing: str) -> Iterator[tuple[str, str]]:
+    """Yield the modules of a package, or one module, whose source contains a text, with their source."""
+    root = Path(__file__).parent.parent
+    place = root.joinpath(*home.split(".")[1:])
+    for file in sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]:
+        source = file.read_text(encoding="utf-8")
+        if containing in source:
+            yield ".".join([root.name, *file.relative_to(root).with_suffix("").parts]), source
 
 
 def _read(module: str, node: ast.FunctionDef) -> Entry:
@@ -183,3 +200,7 @@ partitions = Registry("partition", "fedquilt.partition", "partitions")
 engines = Registry("engine", "fedquilt.engines", "engines")
 losses = Registry("loss", "fedquilt.algorithm.parts.losses", "losses")
 metrics = Registry("metric", "fedquilt.algorithm.parts.metrics", "metrics")
+
+_EVERY = (methods, wrappers, simulations, models, datasets, partitions, engines, losses, metrics)
+KINDS = {each.plural: each for each in _EVERY}
+"""Every kind of thing that a spec can name."""

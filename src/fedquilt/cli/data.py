@@ -139,21 +139,22 @@ def _progress() -> Iterator[Tell]:
 
 def _names() -> list[str]:
     """List every data set: those of published files by their own names, the others by the function that makes them."""
-    from fedquilt.data.fetch.published import PUBLISHED
+    from fedquilt.data.fetch.published import all_published
 
-    return sorted({*registry.datasets, *PUBLISHED} - {published.family for published in PUBLISHED.values()})
+    known = all_published()
+    return sorted({*registry.datasets, *known} - {published.family for published in known.values()})
 
 
 def _published(name: str) -> Published | None:
-    from fedquilt.data.fetch.published import PUBLISHED
+    from fedquilt.data.fetch.published import all_published
 
     names = _names()
-    family = [member.name for member in PUBLISHED.values() if member.family == name]
+    family = [member.name for member in all_published().values() if member.family == name]
     if family:
         raise DataError(f"{name} is {len(family)} data sets: name one of {', '.join(family)}")
     if name not in names:
         raise DataError(f"no data set is called '{name}'; {nearest(name, names)}")
-    return PUBLISHED.get(name)
+    return all_published().get(name)
 
 
 def _by_hand(name: str) -> str:

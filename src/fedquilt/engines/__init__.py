@@ -4,7 +4,7 @@ A new engine is a transport (`transport.py`). What of an engine decides the last
 docs/reproducibility.md. Imports everything below but nothing of analysis, experiments or the command line.
 """
 
-from fedquilt.engines.inline import inline
-from fedquilt.engines.processes import processes, vectorised
+from fedquilt.base import registry as _registry
+from fedquilt.base.namespace import namespace as _namespace
 
-__all__ = ["inline", "processes", "vectorised"]
+_namespace(__name__, _registry.engines)

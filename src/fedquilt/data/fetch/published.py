@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
+from fedquilt.base.registry import sources
 from fedquilt.data.fetch.digest import check_digest
 from fedquilt.data.fetch.folders import find, folders
 from fedquilt.data.fetch.tell import Tell, tell_nobody
 
-PUBLISHED: dict[str, Published] = {}
-"""Every data set that consists of published files, by name."""
+_PUBLISHED: dict[str, Published] = {}
 
 
 @dataclass(frozen=True)
@@ -124,5 +125,16 @@ class Published:
 
 def publish(published: Published) -> Published:
     """Add a data set to those that `fedquilt data` knows."""
-    PUBLISHED[published.name] = published
+    _PUBLISHED[published.name] = published
     return published
+
+
+def all_published() -> dict[str, Published]:
+    """Return every data set that consists of published files, by name.
+
+    >>> sorted(all_published())[:3]
+    ['a1a', 'cifar10', 'cifar100']
+    """
+    for module, _ in sources("fedquilt.data.sets", "publish("):
+        import_module(module)
+    return _PUBLISHED

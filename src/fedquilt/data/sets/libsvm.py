@@ -24,7 +24,7 @@ from fedquilt.base.registry import datasets
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data, Split
 from fedquilt.data.fetch.digest import require_digest
-from fedquilt.data.fetch.published import PUBLISHED, File, Published, Source, publish
+from fedquilt.data.fetch.published import File, Published, Source, publish
 from fedquilt.data.formats.svmlight import Numbers, read_svmlight
 from fedquilt.data.ranges import to_range
 
@@ -163,7 +163,7 @@ def libsvm(
 
 def read_part(name: str, part: Part, check: bool = True) -> tuple[Numbers, Numbers]:
     """Read features and labels of a file of a set."""
-    return _read(PUBLISHED[name].find(part.file), SETS[name], part, check)
+    return _read(FILES[name].find(part.file), SETS[name], part, check)
 
 
 def _read(path: Path, about: Set, part: Part, check: bool = True) -> tuple[Numbers, Numbers]:
@@ -188,13 +188,13 @@ def _size(about: Set, part: Part) -> int:
     return part.rows * (about.features + 1) * 20
 
 
-def _publish(name: str, about: Set) -> None:
+def _publish(name: str, about: Set) -> Published:
     parts = [part for part in (about.train, about.test) if part is not None]
     rows = sum(part.rows for part in parts)
     train = VEHICLE_TRAIN if about.test is None else about.train.rows
     folder = "binary" if about.classes == 2 else "multiclass"
     address = f"https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/{folder}/"
-    publish(
+    return publish(
         Published(
             name,
             about=f"LIBSVM's {name}: {about.about}.",
@@ -219,5 +219,4 @@ def _publish(name: str, about: Set) -> None:
     )
 
 
-for _name, _about in SETS.items():
-    _publish(_name, _about)
+FILES = {name: _publish(name, about) for name, about in SETS.items()}
