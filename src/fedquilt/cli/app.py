@@ -21,7 +21,7 @@ from rich.table import Column, Table
 from typer.core import TyperGroup
 
 import fedquilt
-from fedquilt.analysis.divergence import HINT
+from fedquilt.analysis.divergence import HINT, ending
 from fedquilt.base import registry
 from fedquilt.base.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.base.text import amount, clock, counted, figure, percent, scores, visible
@@ -369,7 +369,7 @@ def _closing(ended: Run) -> None:
         if (path / name).exists():
             _say(f"{'Run folder' if not name else 'Plot'}: {path / name}")
     if result.diverged is not None:
-        _complain(f"the run diverged: {result.diverged}. {HINT}.")
+        _complain(ending(result.diverged))
         raise typer.Exit(FAILED)
     if not any(record["applied"] for record in result.history):
         _complain(
@@ -399,7 +399,7 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     for kind, count in left["kinds"].items():
         lines[f"  {count}× {kind}"] = f"such as {left['examples'][kind]}"
     if about["diverged"] is not None:
-        lines["diverged"] = f"{about['diverged']}. {HINT}."
+        lines["diverged"] = ending(about["diverged"]).partition(": ")[2]
     if about["error"] is not None:
         lines["error"] = about["error"]
     if about["own_accuracy"] is not None:
