@@ -95,7 +95,7 @@ class Contents:
             return False
         seconds = sum(record["seconds"] - 0.001 for record in records[:-1])
         due = run.get("checkpoint_seconds", Options.checkpoint_seconds)
-        return seconds > due or records[-1]["round"] >= run.get("rounds", float("inf"))
+        return bool(seconds > due or records[-1]["round"] >= run.get("rounds", float("inf")))
 
     def lost_since(self, round_: int) -> bool:
         """Say whether the record of a round after that one is lost."""
