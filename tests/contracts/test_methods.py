@@ -12,6 +12,7 @@ import torch
 from every_method import METHODS
 
 import fedquilt
+from fedquilt.algorithm.exchange import Exchange, Parting
 from fedquilt.algorithm.transform import Transform, chain
 from fedquilt.compute.tensors import flat
 from fedquilt.experiment.folder import RunFolder
@@ -190,6 +191,42 @@ def test_what_a_client_keeps_comes_back_in_the_order_of_writing(blobs, unbalance
     assert [go(engine=fedquilt.processes(workers=2)).digest for _ in range(3)] == [whole.digest] * 3
     go(1, out=tmp_path / "run")
     assert go(3, out=tmp_path / "run").digest == whole.digest
+
+
+def _mark(visit, trained):
+    """Keep a table without content, and one more level of them: their presence alone counts the client's rounds."""
+    assert visit.kept in (None, {}, {"again": {}}), visit.kept
+    return Parting(keep={} if visit.kept is None else {"again": {}})
+
+
+def _slower(direction, state, at):
+    return {name: d * at.given["mark"]["scale"] for name, d in direction.items()}, state
+
+
+def _scale(visit):
+    return {"scale": torch.tensor({None: 1.0, 0: 0.5, 1: 0.25}[None if visit.kept is None else len(visit.kept)])}
+
+
+def marked():
+    """A method whose clients train more slowly by what they keep, all of which is empty tables."""
+    base = fedquilt.fed_avg(fraction=1.0, batch=8)
+    exchange = Exchange("mark", begin=_scale, end=_mark, remembers=True)
+    return replace(base, local=chain(Transform(lambda params: {}, _slower), base.local), exchanges=(exchange,))
+
+
+def test_an_empty_table_that_a_client_keeps_comes_back(blobs, unbalanced, smooth, tmp_path):
+    """From a worker and from a checkpoint: safetensors holds tensors alone."""
+
+    def go(rounds=4, engine=None, **options):
+        engine = engine or fedquilt.inline()
+        return fedquilt.train(smooth, blobs, unbalanced, marked(), rounds, engine=engine, **options)
+
+    whole = go()
+    assert whole.run.store.get(0) == {"mark": {"again": {}}}
+    assert go(engine=fedquilt.processes(workers=2)).digest == whole.digest
+    for rounds in (1, 2):
+        go(rounds, out=tmp_path / "run")
+    assert go(4, out=tmp_path / "run").digest == whole.digest
 
 
 def test_there_are_methods_to_test():

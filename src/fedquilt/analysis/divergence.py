@@ -18,12 +18,25 @@ HINT = (
 )
 
 
+UNCHANGED = "changed nothing, since all of their clients were left out"
+
+
+def ending(why: str) -> str:
+    """Say, in a sentence or two, that a run diverged or came to nothing, and what to do.
+
+    >>> ending(f"12 of 12 rounds {UNCHANGED}: client 3: sent NaN")
+    'the run failed: 12 of 12 rounds changed nothing, since all of their clients were left out: client 3: sent NaN.'
+    """
+    return f"the run failed: {why}." if UNCHANGED in why else f"the run diverged: {why}. {HINT}."
+
+
 def divergence(history: History, last: int | None) -> str | None:
     """Say why a run has diverged by its newest round, of `last` in all, or return None if it has not.
 
     A run has diverged when its test loss or training loss is measured and is not finite; when more than half of the
     clients of three rounds in a row sent updates that cannot be used (NaN, infinite or too large); or when, after the
-    last round, that is so of more than half of all rounds.
+    last round, that is so of more than half of all rounds, or more than half of all rounds changed nothing because all of
+    their clients were left out, for whatever reason. Clients whose absence is simulated do not count.
 
     >>> lost = {"clients": [4], "dropped": [{"client": i, "kind": "overflow"} for i in range(9)]}
     >>> good = {"clients": [1, 2], "dropped": []}
@@ -48,6 +61,11 @@ def divergence(history: History, last: int | None) -> str | None:
         lost = sum(_lost(record) for record in records)
         if 2 * lost > len(records):
             return f"most clients' updates in {lost} of {len(records)} rounds {unusable}"
+        unchanged = [record for record in records if record["dropped"] and not record.get("applied", True)]
+        if 2 * len(unchanged) > len(records):
+            first = unchanged[0]["dropped"][0]
+            why = f"client {first['client']}: {first['reason']}"
+            return f"{len(unchanged)} of {len(records)} rounds {UNCHANGED}, as in round {unchanged[0]['round']} {why}"
     return None
 
 

@@ -1,4 +1,8 @@
-"""Nested tables of tensors as bytes, in safetensors' format: reading them runs no code."""
+"""Nested tables of tensors as bytes, in safetensors' format: reading them runs no code.
+
+A tensor's name there is its number and its path, as JSON. safetensors knows no empty tables: one is written as a tensor
+without elements, whose path ends in `{}`, which no key can be.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,12 @@ from typing import Any
 
 from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
-from torch import Tensor
+from torch import Tensor, empty
 
 from fedquilt.compute.layout import State, Tensors
+
+_EMPTY: dict[str, Any] = {}
+"""The end of the path to a table that holds nothing."""
 
 
 def flat(state: State, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Tensor]]:
@@ -20,11 +27,16 @@ def flat(state: State, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Tensor
     >>> [name for name, _ in flat({"1": {"w": torch.zeros(1)}})]
     ['["1", "w"]']
     """
+    return ((json.dumps(place), value) for place, value in _places(state, path) if isinstance(value, Tensor))
+
+
+def _places(state: State, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Tensor | State]]:
+    """Walk a nested table; yield its tensors and the tables in it that are empty, with their paths."""
     for key, value in state.items():
-        if isinstance(value, Tensor):
-            yield json.dumps([*path, key]), value
+        if isinstance(value, Tensor) or not value:
+            yield (*path, key), value
         else:
-            yield from flat(value, (*path, key))
+            yield from _places(value, (*path, key))
 
 
 def nested(tensors: Tensors) -> State:
@@ -43,7 +55,8 @@ def nested(tensors: Tensors) -> State:
         inner = state
         for part in path:
             inner = inner.setdefault(part, {})  # type: ignore[assignment]
-        inner[key] = tensors[name]
+        if key != _EMPTY:
+            inner[key] = tensors[name]
     return state
 
 
@@ -56,15 +69,18 @@ def apart(state: State) -> Tensors:
     """Return a nested table's tensors by number and path, none sharing memory with another, as safetensors wants them.
 
     >>> import torch
-    >>> list(apart({"1": {"w": torch.zeros(1)}, "0": torch.zeros(1)}))
-    ['[0, "1", "w"]', '[1, "0"]']
+    >>> list(apart({"1": {"w": torch.zeros(1)}, "0": torch.zeros(1), "2": {}}))
+    ['[0, "1", "w"]', '[1, "0"]', '[2, "2", {}]']
     """
     seen: set[int] = set()
     tensors = {}
-    for number, (name, tensor) in enumerate(flat(state)):
-        place = tensor.untyped_storage().data_ptr()
-        tensors[f"[{number}, {name[1:]}"] = tensor.clone() if place in seen else tensor.contiguous()
-        seen.add(place)
+    for number, (path, value) in enumerate(_places(state, ())):
+        if not isinstance(value, Tensor):
+            tensors[json.dumps([number, *path, _EMPTY])] = empty(0)
+            continue
+        storage = value.untyped_storage().data_ptr()
+        tensors[json.dumps([number, *path])] = value.clone() if storage in seen else value.contiguous()
+        seen.add(storage)
     return tensors
 
 
@@ -72,8 +88,8 @@ def to_bytes(state: State) -> bytes:
     """Write a nested table of tensors.
 
     >>> import torch
-    >>> from_bytes(to_bytes({"0": {"w": torch.ones(2)}}))
-    {'0': {'w': tensor([1., 1.])}}
+    >>> from_bytes(to_bytes({"0": {"w": torch.ones(2)}, "1": {}}))
+    {'0': {'w': tensor([1., 1.])}, '1': {}}
     """
     return write_tensors(apart(state))
 

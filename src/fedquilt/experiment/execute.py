@@ -14,6 +14,7 @@ from fedquilt.analysis.diagnosis import diagnose as measure
 from fedquilt.analysis.divergence import divergence
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError
+from fedquilt.experiment.contents import ASIDE
 from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.fingerprint import SETTINGS, digest, fingerprint, require_same, written
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
@@ -144,7 +145,8 @@ def _begun(
         run = saved.run
     elif found.history.records and not from_start:
         warnings.warn(
-            f"{folder.path}: no checkpoint is there to go on from: training starts again from the first round",
+            f"{folder.path}: no checkpoint is there to go on from: training starts again from the first round; the records "
+            f"so far are kept in {folder.path / ASIDE}",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -154,7 +156,7 @@ def _begun(
         # Stale checkpoints must not be taken for the newest ones when the run goes on.
         for path in folder.checkpoints if from_start else found.unusable:
             folder.set_aside(path)
-        metrics = MetricsWriter(folder, records, aside=from_start or bool(found.damaged_lines))
+        metrics = MetricsWriter(folder, records, aside=from_start or bool(found.damaged_lines) or saved is None)
     keeper = Keeper(
         folder,
         metrics,

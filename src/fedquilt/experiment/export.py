@@ -102,8 +102,11 @@ def stored(folder: RunFolder, file: str | Path | None = None) -> tuple[Path, Run
         return Path(file), *checkpoint.load(Path(file))
     newest = folder.saved()
     if newest is None:
-        which = "no good checkpoint" if folder.checkpoints else "no checkpoint yet"
-        raise RunError(f"{folder.path}: has {which}; run it for a round or more")
+        recorded = folder.metrics.exists() and folder.metrics.stat().st_size
+        if folder.checkpoints or recorded:
+            which = "no good checkpoint" if folder.checkpoints else "records, but no checkpoint"
+            raise RunError(f"{folder.path}: has {which}: put a good one back, or train again with --from-start")
+        raise RunError(f"{folder.path}: has no checkpoint yet; run it for a round or more")
     return newest.path, newest.run, newest.about
 
 

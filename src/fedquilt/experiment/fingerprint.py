@@ -24,7 +24,8 @@ def fingerprint(federation: Federation) -> str:
     data = federation.data
     about = (federation.seed, federation.algorithm, federation.simulation, data.prepare, data.augment)
     sha = hashlib.sha256(describe(about).encode())
-    sha.update(own_code(federation.algorithm, data.prepare, data.augment, federation.bench.module).encode())
+    code = (federation.algorithm, data.prepare, data.augment, federation.bench.module)
+    sha.update(own_code(*code, federation.metrics, federation.simulation).encode())
     sha.update(federation.layout.digest(federation.initial).encode())
     for name, tensor in federation.bench.frozen().items():
         sha.update(name.encode() + tensor.numpy().tobytes())
@@ -60,9 +61,9 @@ def require_same(folder: RunFolder, before: Mapping[str, str], now: Mapping[str,
                 f"Put it back to go on; or start a new run with it: `fedquilt run {name} --out FOLDER`"
             )
         raise RunError(
-            f"{folder.path}: holds a run of another federation (model, data, partition, method or seed differ; a file "
-            "of the data, or the source of your own model or method, may have changed since): put that back, or choose "
-            "another folder"
+            f"{folder.path}: holds a run of another federation (model, data, partition, method, metrics or seed differ; a "
+            "file of the data, or the source of your own model or method, may have changed since, or a value that your "
+            "code refers to): put that back, or choose another folder"
         )
 
 

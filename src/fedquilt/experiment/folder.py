@@ -206,7 +206,7 @@ class MetricsWriter:
 
     def __init__(self, folder: RunFolder, records: list[dict[str, Any]], aside: bool = False) -> None:
         """Begin with these records; the file that is there is replaced, or set aside."""
-        if aside and folder.metrics.exists():
+        if aside and folder.metrics.exists() and folder.metrics.stat().st_size:
             folder.set_aside(folder.metrics)
         write_whole(folder.metrics, "".join(sealed_json(record) for record in records).encode())
         # Without a buffer: what a full disk did not take must not come up again when the file is closed.

@@ -13,7 +13,7 @@ from torch import nn
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.loss import with_loss
-from fedquilt.analysis.divergence import HINT
+from fedquilt.analysis.divergence import ending
 from fedquilt.base.arguments import ArgumentError, Problem, check
 from fedquilt.base.errors import RunError
 from fedquilt.compute.replica import copied
@@ -127,7 +127,7 @@ def train(
 def _warned(result: Result) -> Result:
     """Warn of a run that has diverged: whoever calls from Python sees no exit code."""
     if result.diverged is not None:
-        warnings.warn(f"the run diverged: {result.diverged}. {HINT}.", RuntimeWarning, stacklevel=3)
+        warnings.warn(ending(result.diverged), RuntimeWarning, stacklevel=3)
     return result
 
 
