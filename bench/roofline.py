@@ -71,8 +71,7 @@ def operations(federation: Federation, work: Work) -> float:
 
 def _batch_operations(federation: Federation, module: torch.nn.Module, size: int) -> float:
     data = federation.data
-    x, y = data.train.x[:size], data.train.y[:size]
-    x = x if data.prepare is None else data.prepare(x)
+    x, y = data.batch(data.train, range(size))
     with FlopCounterMode(display=False) as counter:
         federation.algorithm.loss(module(x), y).backward()
     return float(counter.get_total_flops()) + _recurrent(module, y.numel())

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch.func import functional_call
 
@@ -16,7 +15,7 @@ from fedquilt.base.errors import FedquiltError
 from fedquilt.base.types import Indices
 from fedquilt.compute.layout import ModelState
 from fedquilt.compute.replica import Workbench
-from fedquilt.data.data import Data, Split, whole
+from fedquilt.data.data import Data, Split
 
 CHUNK = 1000
 """Examples evaluated at a time. Fixed: a matrix product's last bits may depend on its number of rows."""
@@ -68,15 +67,7 @@ def evaluate_chunk(
     """Evaluate a model on some rows of a split (a range, or their positions), in evaluation mode."""
     if data.at_once is not None and (parts := _cut(rows, data.at_once))[1:]:
         return added(evaluate_chunk(bench, loss, model, data, split, part, metrics) for part in parts)
-    if isinstance(rows, tuple):
-        x, y = split.x[slice(*rows)], split.y[slice(*rows)]
-    else:
-        x, y = split.take(torch.from_numpy(rows))
-    if data.prepare is not None:
-        x = data.prepare(x)
-    if split.noise is not None:
-        x = split.noise.added(x, np.arange(*rows) if isinstance(rows, tuple) else rows)
-    x, y = bench.place.put((x, whole(y)))
+    x, y = bench.place.put(data.batch(split, range(*rows) if isinstance(rows, tuple) else torch.from_numpy(rows)))
     outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))
     if outputs.shape[:-1] != y.shape and any(metric.classes for metric in metrics):
         raise ValueError(f"it returns {tuple(outputs.shape)} for labels of {tuple(y.shape)}")

@@ -29,7 +29,7 @@ from fedquilt.compute.interrupts import TooSlowError, time_limit
 from fedquilt.compute.layout import Layout, ModelState, State
 from fedquilt.compute.pinned import pin_again, pinned
 from fedquilt.compute.replica import Workbench, copied
-from fedquilt.data.data import Data, Split, require_sound, whole
+from fedquilt.data.data import Data, Split, require_sound
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.population import Population
 from fedquilt.round.block import Program, block_update
@@ -203,13 +203,13 @@ class Federation:
     def failure(self, examples: int = 2) -> Exception | None:
         """Return why the model does not run forward and backward on some examples, where it is and in its precision."""
         # The server's own examples: what is in a client's must not decide how the others are computed.
-        x, y = self.stand_in.take(torch.arange(min(examples, len(self.stand_in))))
         params, buffers = self.bench.load(self.initial)
         place, algorithm = self.bench.place, self.algorithm
         recipe = Recipe(self.bench.module.train(), algorithm.loss, algorithm.local, EAGER, (), place.autocast)
         with torch_seeded(self.seed, "trial", device=place.device):
             try:
-                x, y = place.put((self.data.prepare(x) if self.data.prepare is not None else x, whole(y)))
+                rows = torch.arange(min(examples, len(self.stand_in)))
+                x, y = place.put(self.data.batch(self.stand_in, rows))
                 outputs, _ = forward(recipe, params, buffers, x)
                 torch.autograd.grad(algorithm.loss(outputs, y), tuple(params.values()), allow_unused=True)
             except ExampleError:  # an example that cannot be read says nothing of the model

@@ -13,7 +13,6 @@ from fedquilt.algorithm.algorithm import Algorithm, Batches
 from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
-from fedquilt.data.data import whole
 from fedquilt.round.local_step import Batch
 from fedquilt.round.prefetch import made_ahead
 
@@ -70,16 +69,9 @@ class Feed:
             first = last
 
     def _ready(self, order: Indices, rng: np.random.Generator | None) -> tuple[Tensor, Tensor]:
-        rows, data, noise = torch.from_numpy(self.data.rows[order]), self.data.data, self.data.split.noise
-        x, y = self.data.split.take(rows)
-        y = whole(y)
-        if self.data.relabel is not None:
-            y = self.data.relabel(y, data.classes)
-        if data.augment is not None and rng is not None:
-            x = data.augment(x, rng)
-        elif data.prepare is not None:
-            x = data.prepare(x)
-        return x if noise is None else noise.added(x, rows.numpy()), y
+        data = self.data.data
+        x, y = data.batch(self.data.split, torch.from_numpy(self.data.rows[order]), rng)
+        return x, y if self.data.relabel is None else self.data.relabel(y, data.classes)
 
 
 def _importance(algorithm: Algorithm, context: Context, data: ClientData) -> Tensor | None:

@@ -16,7 +16,6 @@ from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.context import ClientData
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
-from fedquilt.data.data import whole
 from fedquilt.round.loader import Feed
 
 GATHERED = 2**15
@@ -83,7 +82,7 @@ class Padded:
         several = max((one.data.at_once or GATHERED) // max(self.rows[0].size, 1), 1)
         for first in range(0, len(self.rows), several):
             rows = torch.from_numpy(self.rows[first : first + several])
-            y = whole(one.split.y.index_select(0, rows.flatten()))
+            y = one.split.targets(rows.flatten())
             y = y.view(*rows.shape, *y.shape[1:])
             x = self._augmented[first : first + several] if one.data.augment is not None else _inputs(one, rows)
             for client, feed in enumerate(self.feeds):
@@ -135,9 +134,7 @@ def _by_call(values: npt.NDArray[Any], calls: int) -> npt.NDArray[Any]:
 
 
 def _inputs(data: ClientData, rows: Tensor) -> Tensor:
-    x = data.split.x.index_select(0, rows.flatten())
-    x = x if data.data.prepare is None else data.data.prepare(x)
-    x = x if data.split.noise is None else data.split.noise.added(x, rows.flatten().numpy())
+    x = data.data.inputs(data.split, rows.flatten())
     return x.view(*rows.shape, *x.shape[1:])
 
 
