@@ -93,7 +93,7 @@ def measure(name: str, work: Work, count: int, pipes: list[Connection]) -> None:
     chosen = engine.settled(federation, PLANNED) if isinstance(engine, Settling) else engine
     seconds, peaks = [], []
     with chosen.open(federation) as session:
-        ours = rounds(federation, session, federation.start(), last=PLANNED, measures=Measures(every=10**9))
+        ours = rounds(federation.server, session, federation.start(), last=PLANNED, measures=Measures(every=10**9))
         next(ours)
         peaks.append(peak(pipes))
         for _ in range(count):

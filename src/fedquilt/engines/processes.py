@@ -27,11 +27,11 @@ from fedquilt.engines.executing import Executing
 from fedquilt.engines.execution import Compute, Execution
 from fedquilt.engines.pool import Answered, Pool, Start, Task
 from fedquilt.engines.shared import rows_of
-from fedquilt.round.block import warm_up
-from fedquilt.round.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
-from fedquilt.round.federation import Federation, SplitName
+from fedquilt.round.evaluation import Counted, Evaluation, SplitName, chunks, combine, evaluation_failed
+from fedquilt.round.federation import Federation
 from fedquilt.round.plan import Plan
 from fedquilt.round.session import Engine, Measured, Pending, Session
+from fedquilt.round.warm_up import warm_up
 
 OWN_AT_ONCE, OWN_TASKS = 64, 8
 """Clients that are evaluated on their own data in one task, at most; tasks of a worker, at least, if there are so many."""
@@ -142,7 +142,7 @@ class ProcessSession:
 
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Begin to evaluate the chunks of a split."""
-        rows = chunks(len(self.federation.split(split)))
+        rows = chunks(len(self.federation.evaluator.split(split)))
         tasks = [Task({"do": "evaluate", "split": split, "first": first, "last": last}) for first, last in rows]
         answers = self.pool.begin(model, tasks)
         return lambda: combine([Counted(*said) for said in _said(tasks, answers)], self.federation.metrics)

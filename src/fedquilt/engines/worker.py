@@ -25,11 +25,12 @@ from fedquilt.engines.allocator import keep_freed_memory
 from fedquilt.engines.execution import Execution
 from fedquilt.engines.frames import Channel, ProtocolError
 from fedquilt.engines.shared import rows_of, write
-from fedquilt.round.block import Program, warm_up
+from fedquilt.round.block import Program
 from fedquilt.round.checks import uploads_of, wrong_form
 from fedquilt.round.evaluation import Counted
 from fedquilt.round.federation import Federation
 from fedquilt.round.hosting import SpoiledError
+from fedquilt.round.warm_up import warm_up
 
 SPOILED = 90
 """The exit code of a worker that a client has changed for good."""
@@ -103,7 +104,9 @@ def _work(federation: Federation, program: Program | None, desk: Desk, channel: 
             case "own":
                 _answer(channel, _evaluate_own, federation, desk, state, task["round"], task["clients"], kept)
             case _:
-                _answer(channel, federation.evaluate, state.model, task["split"], (task["first"], task["last"]))
+                _answer(
+                    channel, federation.evaluator.evaluate, state.model, task["split"], (task["first"], task["last"])
+                )
 
 
 def _train(
@@ -121,9 +124,9 @@ def _train(
     if program is None or task["alone"]:
         for place, each in enumerate(zip(clients, slots, memories, strict=True)):
             desk.at[0] = place
-            results.append(federation.run_client(state, round_, *each))
+            results.append(federation.site.run_client(state, round_, *each))
     else:
-        results = federation.run_block(program, state, round_, clients, slots, memories)
+        results = federation.site.run_block(program, state, round_, clients, slots, memories)
     answers: list[dict[str, Any]] = []
     more: dict[str, Any] = {}
     row, desk_rows = 0, desk.results[task["place"]]
@@ -166,7 +169,7 @@ def _evaluate_own(
     found: list[Counted | dict[str, str]] = []
     for place, each in enumerate(zip(clients, memories, strict=True)):
         desk.at[0] = place
-        counted = federation.evaluate_own(state, round_, *each)
+        counted = federation.site.evaluate_own(state, round_, *each)
         found.append({"fault": counted.reason, "kind": counted.kind} if isinstance(counted, Fault) else counted)
     return found
 

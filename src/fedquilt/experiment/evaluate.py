@@ -19,7 +19,8 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec
 from fedquilt.experiment.spec import Spec, change, check_spec, read_tables
 from fedquilt.experiment.toml import Table
-from fedquilt.round.federation import Federation, SplitName
+from fedquilt.round.evaluation import SplitName
+from fedquilt.round.federation import Federation
 from fedquilt.round.measures import Measures, evaluating
 
 TABLES = (".csv", ".tsv", ".parquet")
@@ -62,7 +63,7 @@ def evaluate(
     if about.get(NAMES, names_of(federation.bench)) != names_of(federation.bench):
         raise RunError(f"{path}: holds a model of other layers or shapes than its spec describes now")
     federation.bench.put_frozen(load_frozen(path))
-    federation = replace(federation, own_test=None)
+    federation = replace(federation, tests=None)
     if isinstance(data, Data):
         other: Data | None = data
     elif data is not None and Path(data).suffix in TABLES:
@@ -74,8 +75,8 @@ def evaluate(
     if other is not None:
         federation = _on(federation, other)
     with processes().open(federation) as session:
-        record = evaluating(federation, session, state, Measures(), split)()
-    chosen = federation.split(split)
+        record = evaluating(federation.server, session, state, Measures(), split)()
+    chosen = federation.evaluator.split(split)
     return {
         "run": str(folder.path),
         "round": state.round,
@@ -89,9 +90,9 @@ def _on(federation: Federation, data: Data) -> Federation:
     """Return the federation with other data to evaluate on, or refuse data that the model does not fit."""
     if bool(data.classes) != bool(federation.data.classes):
         raise SpecError(f"data: {data.name} and {federation.data.name} do not both have classes")
-    federation = replace(federation, data=data)
+    federation = replace(federation, data=data, server_rows=federation.server_rows[:0])
     try:
-        federation.rehearse()
+        federation.rehearsal.rehearse()
     except DataError:  # a file that cannot be read
         raise
     except FedquiltError as error:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from fedquilt.algorithm.state import RunState
 from fedquilt.analysis.curves import History
-from fedquilt.analysis.diagnosis import diagnose as measure
+from fedquilt.analysis.diagnosis import diagnose
 from fedquilt.analysis.divergence import divergence
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError
@@ -88,13 +88,13 @@ def execute(
                 if _reached(history, options) or _stopped(history, options, last):
                     return result_of(federation, history, run, interrupted=False, diverged=divergence(history, last))
                 heard = None if watcher is None else watcher.heard
-                diagnosing = measure if options.diagnose else None
+                # What the server itself computes is computed where the clients are.
+                placed = engine.placed(federation) if isinstance(engine, Settling) else federation
+                diagnosing = partial(diagnose, placed) if options.diagnose else None
                 measures = Measures(
                     options.eval_every, options.train_loss, diagnosing, None if keeper is None else keeper.fares.note
                 )
-                # What the server itself computes is computed where the clients are.
-                placed = engine.placed(federation) if isinstance(engine, Settling) else federation
-                for after, record in rounds(placed, session, run, last, measures, heard):
+                for after, record in rounds(placed.server, session, run, last, measures, heard):
                     with interrupts.held():
                         run = after
                         history.records.append(record)

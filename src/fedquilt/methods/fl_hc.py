@@ -92,21 +92,21 @@ class ClusterThenTrain:
 
     def _split(self, work: Work, run: RunState) -> Pending[Ended]:
         """Begin a round with all clients, whose updates are clustered and merged cluster by cluster."""
-        federation, (whole,) = work.federation, run.groups
-        everyone = replace(federation.algorithm, select=Uniform(1.0))
-        planned = plan(everyone, whole, federation.population, federation.seed, simulation=federation.simulation)
+        server, (whole,) = work.server, run.groups
+        everyone = replace(server.algorithm, select=Uniform(1.0))
+        planned = plan(everyone, whole, server.population, server.seed, simulation=server.simulation)
         answers = work.session.run(planned, whole.state, run.store)
         return lambda: self._clustered(work, run, everyone, planned, answers)
 
     def _clustered(
         self, work: Work, run: RunState, everyone: Algorithm, planned: Plan, answers: Iterable[Answer]
     ) -> Ended:
-        federation, (whole,) = work.federation, run.groups
+        server, (whole,) = work.server, run.groups
         heard = listened(work, answers, 0, len(planned.slots))
-        expected = Expected.of(everyone, federation.layout, whole.state, planned)
+        expected = Expected.of(everyone, server.layout, whole.state, planned)
         results = [_copied(checked(result, expected)) for result in one_by_one(heard)]
         usable = [result for result in results if isinstance(result, ClientUpdate)]
-        members = self._members([update.client for update in usable], usable, len(federation.partition))
+        members = self._members([update.client for update in usable], usable, len(server.population))
         steps: list[Step] = []
         store = run.store
         for clients in members:

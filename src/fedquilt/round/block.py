@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
@@ -20,7 +19,6 @@ from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.algorithm.penalty import classifier_layer, watch
 from fedquilt.algorithm.updates import Answer, BlockUpdate
-from fedquilt.base.errors import FedquiltError, told
 from fedquilt.base.rng import generator
 from fedquilt.compute.layout import ModelState, State, Tensors
 from fedquilt.compute.pinned import pin_again
@@ -29,10 +27,7 @@ from fedquilt.round.client import close_visit, open_visit, sends_difference_alon
 from fedquilt.round.loader import Feed
 from fedquilt.round.local_step import FUNCTIONAL, Batch, Carried, Point, Recipe, local_step, unused_parameters
 from fedquilt.round.padded import Padded, Shape
-from fedquilt.round.training import Fitted, draw_normals, fit, optimiser_of
-
-if TYPE_CHECKING:
-    from fedquilt.round.federation import Federation
+from fedquilt.round.training import Fitted, draw_normals, optimiser_of
 
 Tree = dict[str, Any]
 T = TypeVar("T")
@@ -214,44 +209,6 @@ def _pinned(visit: Callable[..., T], *about: Any) -> T:
     done = visit(*about)
     pin_again()
     return done
-
-
-def warm_up(program: Program, federation: Federation) -> None:
-    """Run a program once: it is compiled then, or refused with the reason.
-
-    It trains on examples of the server's own, as many as the first clients have: whatever is wrong with a client's, the
-    program is not to blame.
-    """
-    sizes, split = federation.population.sizes, federation.stand_in
-    chosen = np.flatnonzero(sizes)[: program.block].tolist()
-    state = federation.start().groups[0].state
-    contexts = [federation.context(state, 1, client, slot, None) for slot, client in enumerate(chosen)]
-    datas = [ClientData(federation.data, split, np.arange(sizes[client]) % len(split)) for client in chosen]
-    try:
-        givens = _givens(program.algorithm, contexts, datas)
-        program.fit(contexts, datas, givens)
-    except Exception as error:
-        if not _trains_singly(program.algorithm, contexts, datas):
-            return  # It is not the program: clients will say in the first round what is wrong.
-        how = "compiled" if program.compiled else "mapped over clients"
-        raise FedquiltError(
-            f'this model and method cannot be {how}: {told(error)}; use compute = "eager" with processes or inline'
-        ) from error
-
-
-def _givens(
-    algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
-) -> Sequence[dict[str, Tensors]]:
-    return [open_visit(algorithm, *own).given for own in zip(contexts, datas, strict=True)]
-
-
-def _trains_singly(algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]) -> bool:
-    try:
-        for context, data, given in zip(contexts, datas, _givens(algorithm, contexts, datas), strict=True):
-            fit(algorithm, context, data, context.start, given)
-    except Exception:
-        return False
-    return True
 
 
 def unmappable(module: nn.Module, algorithm: Algorithm) -> str | None:
