@@ -37,9 +37,10 @@ def steps(monkeypatch):
     """The devices of all tensors that go into a local step, and come out of it."""
     seen = []
 
-    def watched(recipe, params, carried, batch, point):
-        after = local_step(recipe, params, carried, batch, point)
-        seen.append({leaf.device.type for leaf in tree_leaves((params, carried, batch, point, after)) if _tensor(leaf)})
+    def watched(recipe, carried, batch, at):
+        after = local_step(recipe, carried, batch, at)
+        inside = (carried, batch, at.params, at.start, at.rates, at.normals, dict(at.given), after)
+        seen.append({leaf.device.type for leaf in tree_leaves(inside) if _tensor(leaf)})
         return after
 
     monkeypatch.setattr("fedquilt.round.training.local_step", watched)

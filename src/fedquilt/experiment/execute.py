@@ -6,7 +6,7 @@ import signal
 import warnings
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fedquilt.algorithm.state import RunState
 from fedquilt.analysis.curves import History
@@ -48,11 +48,18 @@ class Watcher(Protocol):
         """A round has ended."""
 
 
+@runtime_checkable
+class StageWatcher(Watcher, Protocol):
+    """A watcher that is also told what goes on before the first round."""
+
+    def stage(self, text: str) -> None:
+        """Something that takes a while begins."""
+
+
 def tell_stage(watcher: Watcher | None, text: str) -> None:
     """Tell a watcher what goes on before the first round, if it has a method `stage` to be told by."""
-    stage = getattr(watcher, "stage", None)
-    if stage is not None:
-        stage(text)
+    if isinstance(watcher, StageWatcher):
+        watcher.stage(text)
 
 
 def execute(

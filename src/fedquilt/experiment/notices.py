@@ -16,7 +16,7 @@ from fedquilt.round.federation import Federation
 
 def warn_of_too_few_rounds(federation: Federation, last: int) -> None:
     """Warn of a run that ends before its method makes a difference."""
-    needed = getattr(federation.algorithm.course.round, "needs_rounds", 0)
+    needed = federation.algorithm.course.needs_rounds
     if last < needed:
         warnings.warn(
             f"the run has {counted(last, 'round')}, but its method changes course only in round {needed}: "

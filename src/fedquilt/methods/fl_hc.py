@@ -68,7 +68,9 @@ def fl_hc(
     if threshold is None and clusters is None:
         clusters = CLUSTERS
     course = ClusterThenTrain(rounds, clusters, threshold, linkage, distance)
-    return claim(algorithm, "fl_hc", course={"round": course}, per_client={"share": holdout})
+    return claim(
+        algorithm, "fl_hc", course={"round": course, "needs_rounds": rounds + 1}, per_client={"share": holdout}
+    )
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,6 @@ class ClusterThenTrain:
     threshold: float | None
     linkage: Linkage
     distance: Distance
-
-    @property
-    def needs_rounds(self) -> int:
-        """The rounds that a run must have for this to make a difference."""
-        return self.rounds + 1
 
     def __call__(self, work: Work, run: RunState) -> Pending[Ended]:
         """Begin the next round."""

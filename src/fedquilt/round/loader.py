@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedquilt.algorithm.algorithm import Algorithm, Batches
+from fedquilt.algorithm.algorithm import Algorithm, Batches, Shortened
 from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
@@ -38,14 +38,14 @@ class Feed:
     def of(cls, algorithm: Algorithm, context: Context, data: ClientData, purpose: str = "") -> Feed:
         """Draw a client's batches."""
         rng = generator(context.seed, f"{purpose}sample", *context.key)
-        counted = getattr(algorithm.sample, "a_pass", None)  # where a pass may leave examples out
+        sample = algorithm.sample
         return cls(
             data=data,
-            batches=algorithm.sample(len(data), rng, context.round),
+            batches=sample(len(data), rng, context.round),
             weights=_importance(algorithm, context, data),
             context=context,
             purpose=purpose,
-            a_pass=len(data) if counted is None else counted(len(data), context.round),
+            a_pass=sample.a_pass(len(data), context.round) if isinstance(sample, Shortened) else len(data),
         )
 
     def __iter__(self) -> Iterator[Batch]:
