@@ -58,7 +58,7 @@ def fl_hc(
       share `holdout` of it that is kept out of training, or, with 0, on what they train on.
 
     >>> from fedquilt import fed_avg
-    >>> fl_hc(fed_avg(fraction=1.0), rounds=5, clusters=3).own
+    >>> fl_hc(fed_avg(fraction=1.0), rounds=5, clusters=3).per_client.share
     0.0
     """
     if linkage == "ward" and distance != "euclidean":
