@@ -69,7 +69,7 @@ def test_a_block_elsewhere_touches_nothing_here(blobs, unbalanced, smooth, steps
     federation, state = _federation(blobs, unbalanced, smooth)
     program = fedquilt.vectorised(block=3, workers=1).execution.program(federation)
     with pytest.raises(NotImplementedError, match="meta tensor"):
-        federation.site.train_block(program, state, 1, [0, 1], [0, 1], [None, None])
+        federation.site.train_block(program, state, 1, [(0, 0, None), (1, 1, None)])
     assert steps
     assert all(devices == {"meta"} for devices in steps)
 

@@ -170,7 +170,7 @@ def test_what_clients_keep_is_not_compiled_for_anew(compiler, blobs, unbalanced,
     state, kept = federation.start().groups[0].state, [None, None]
     before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     for round_ in range(1, 5):
-        updates = federation.site.train_block(program, state, round_, [1, 3], [0, 1], kept)
+        updates = federation.site.train_block(program, state, round_, list(zip([1, 3], [0, 1], kept, strict=True)))
         kept = [from_bytes(to_bytes(update.keep)) for update in updates]
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] - before == 1
 

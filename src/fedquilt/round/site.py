@@ -116,7 +116,7 @@ class Site:
         seconds = None if self.client_seconds is None else self.client_seconds * len(held)
         try:
             with alone([client for client, _, _ in held]), time_limit(seconds):
-                return [*self.train_block(program, state, round_, *zip(*held, strict=True)), *faults]
+                return [*self.train_block(program, state, round_, held), *faults]
         except BaseException as error:
             if passes(error):
                 raise
@@ -128,18 +128,11 @@ class Site:
             return [*singly, *faults]
 
     def train_block(
-        self,
-        program: Program,
-        state: ServerState,
-        round_: int,
-        clients: Sequence[int],
-        slots: Sequence[int],
-        kept: Sequence[State | None],
+        self, program: Program, state: ServerState, round_: int, each: Sequence[tuple[int, int, State | None]]
     ) -> Sequence[Answer]:
-        """Train a block of clients, all of whom hold data, as one program."""
-        each = zip(clients, slots, kept, strict=True)
-        contexts = [self.context(state, round_, client, slot, own) for client, slot, own in each]
-        return block_update(program, self.algorithm, contexts, [self._data_of(client) for client in clients])
+        """Train a block of clients, all of whom hold data, as one program; each has its slot and what it kept."""
+        contexts = [self.context(state, round_, *own) for own in each]
+        return block_update(program, self.algorithm, contexts, [self._data_of(client) for client, _, _ in each])
 
     def evaluate_own(self, state: ServerState, round_: int, client: int, kept: State | None) -> Counted | Fault:
         """Evaluate the model that a client would use on its own data; whatever goes wrong becomes its fault."""
