@@ -114,7 +114,7 @@ def measure(name: str, turns: int, length: int, workers: int) -> None:
         for _ in range(turns + 1):
             for way, (chosen, often) in ways.items():
                 begun = time.perf_counter()
-                ours = rounds(federation, chosen, runs[way], runs[way].round + length, Measures(often))
+                ours = rounds(federation.server, chosen, runs[way], runs[way].round + length, Measures(often))
                 *_, (runs[way], _record) = ours
                 spent[way].append((time.perf_counter() - begun) / length)
     middle = {way: statistics.median(seconds[1:]) for way, seconds in spent.items()}

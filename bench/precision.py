@@ -38,7 +38,7 @@ def speed(name: str, count: int) -> None:
         for precision in PRECISIONS:
             session = stack.enter_context(fedquilt.processes(precision=precision).open(federation))
             measures = Measures(every=10**9)
-            running[precision] = rounds(federation, session, federation.start(), last=10**6, measures=measures)
+            running[precision] = rounds(federation.server, session, federation.start(), last=10**6, measures=measures)
             next(running[precision])
         for _ in range(count):
             for precision, ours in running.items():

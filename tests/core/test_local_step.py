@@ -10,7 +10,8 @@ from torch import nn
 
 from fedquilt.algorithm.parts.descent import sgd
 from fedquilt.algorithm.parts.losses import cross_entropy
-from fedquilt.round.local_step import EAGER, FUNCTIONAL, Batch, Carried, Point, Recipe, local_step
+from fedquilt.algorithm.transform import At
+from fedquilt.round.local_step import EAGER, FUNCTIONAL, Batch, Carried, Recipe, local_step
 
 LOCAL = sgd(0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
 
@@ -34,7 +35,7 @@ def one_by_one(module, steps=3):
         now, carried = params, Carried(LOCAL.init(params), {})
         for _ in range(steps):
             batch = Batch(x[client], y[client], weights[client])
-            now, carried, _ = local_step(recipe, now, carried, batch, Point(params, rates))
+            now, carried, _ = local_step(recipe, carried, batch, At(now, params, rates))
         ends.append(now)
     return {name: torch.stack([end[name] for end in ends]) for name in params}
 
@@ -44,8 +45,8 @@ def all_at_once(module, wrap, steps=3):
     recipe = Recipe(module, cross_entropy(), LOCAL, FUNCTIONAL)
 
     def step(now, optimiser, batch_x, batch_y, batch_weights, start, rate):
-        batch, point = Batch(batch_x, batch_y, batch_weights), Point(start, [rate])
-        now, carried, loss = local_step(recipe, now, Carried(optimiser, {}), batch, point)
+        batch, at = Batch(batch_x, batch_y, batch_weights), At(now, start, [rate])
+        now, carried, loss = local_step(recipe, Carried(optimiser, {}), batch, at)
         return now, carried.optimiser, loss
 
     mapped = wrap(torch.func.vmap(step, in_dims=(0, 0, 0, 0, 0, None, None)))
@@ -76,13 +77,11 @@ def test_both_modes_agree_and_the_functional_one_changes_nothing(smooth):
     rates = [torch.tensor(0.1)]
     before = copy.deepcopy(params)
     functional = Recipe(smooth, cross_entropy(), LOCAL, FUNCTIONAL)
-    pure, _, _ = local_step(
-        functional, params, Carried(LOCAL.init(params), {}), Batch(x[0], y[0]), Point(params, rates)
-    )
+    pure, _, _ = local_step(functional, Carried(LOCAL.init(params), {}), Batch(x[0], y[0]), At(params, params, rates))
     assert distance(params, before) == 0.0
     own = dict(smooth.named_parameters())
     eager = Recipe(smooth, cross_entropy(), LOCAL, EAGER)
-    stepped, _, _ = local_step(eager, own, Carried(LOCAL.init(params), {}), Batch(x[0], y[0]), Point(params, rates))
+    stepped, _, _ = local_step(eager, Carried(LOCAL.init(params), {}), Batch(x[0], y[0]), At(own, params, rates))
     assert distance(pure, {name: p.detach() for name, p in stepped.items()}) < 1e-6
     assert stepped["0.weight"] is own["0.weight"]
 
@@ -114,7 +113,7 @@ def test_local_descent_is_torch_sgd(smooth, momentum, nesterov, decay):
     recipe = Recipe(smooth, cross_entropy(), local, EAGER)
     own, carried = dict(smooth.named_parameters()), Carried(local.init(params), {})
     for _ in range(5):
-        own, carried, _ = local_step(recipe, own, carried, Batch(x[0], y[0]), Point(params, [torch.tensor(0.1)]))
+        own, carried, _ = local_step(recipe, carried, Batch(x[0], y[0]), At(own, params, [torch.tensor(0.1)]))
         optimiser.zero_grad()
         nn.functional.cross_entropy(twin(x[0]), y[0]).backward()
         optimiser.step()

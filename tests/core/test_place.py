@@ -37,9 +37,10 @@ def steps(monkeypatch):
     """The devices of all tensors that go into a local step, and come out of it."""
     seen = []
 
-    def watched(recipe, params, carried, batch, point):
-        after = local_step(recipe, params, carried, batch, point)
-        seen.append({leaf.device.type for leaf in tree_leaves((params, carried, batch, point, after)) if _tensor(leaf)})
+    def watched(recipe, carried, batch, at):
+        after = local_step(recipe, carried, batch, at)
+        inside = (carried, batch, at.params, at.start, at.rates, at.normals, dict(at.given), after)
+        seen.append({leaf.device.type for leaf in tree_leaves(inside) if _tensor(leaf)})
         return after
 
     monkeypatch.setattr("fedquilt.round.training.local_step", watched)
@@ -58,7 +59,7 @@ def _federation(data, held, module):
 
 def test_a_step_elsewhere_touches_nothing_here(blobs, unbalanced, smooth, steps):
     federation, state = _federation(blobs, unbalanced, smooth)
-    fault = federation.run_client(state, 1, 0, 0, None)
+    fault = federation.site.run_client(state, 1, 0, 0, None)
     assert "meta tensor" in fault.reason  # which means that only fetching the values is left
     assert len(steps) == len(EVERYTHING.sample(len(unbalanced.client(0)), np.random.default_rng(0)).cuts) - 1
     assert all(devices == {"meta"} for devices in steps)
@@ -68,7 +69,7 @@ def test_a_block_elsewhere_touches_nothing_here(blobs, unbalanced, smooth, steps
     federation, state = _federation(blobs, unbalanced, smooth)
     program = fedquilt.vectorised(block=3, workers=1).execution.program(federation)
     with pytest.raises(NotImplementedError, match="meta tensor"):
-        federation.train_block(program, state, 1, [0, 1], [0, 1], [None, None])
+        federation.site.train_block(program, state, 1, [(0, 0, None), (1, 1, None)])
     assert steps
     assert all(devices == {"meta"} for devices in steps)
 
@@ -76,7 +77,7 @@ def test_a_block_elsewhere_touches_nothing_here(blobs, unbalanced, smooth, steps
 def test_an_evaluation_elsewhere_runs_there_to_its_end(blobs, unbalanced, smooth):
     federation = Federation.of(smooth, blobs, unbalanced, fedquilt.fed_avg(), 1).placed(ELSEWHERE)
     with pytest.raises(NotImplementedError, match="meta tensor"):
-        federation.evaluate(federation.initial, "test", (0, 10))
+        federation.evaluator.evaluate(federation.initial, "test", (0, 10))
     assert {p.device.type for p in federation.bench.module.parameters()} == {"meta"}
 
 

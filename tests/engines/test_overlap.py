@@ -210,7 +210,7 @@ def test_seconds_add_up_to_the_time_of_the_run(federate):
     federation: Federation = federate(fedquilt.fed_avg(fraction=0.5))
     with fedquilt.inline().open(federation) as session:
         begun, seconds = time.perf_counter(), []
-        for _, record in rounds(federation, session, federation.start(), 6, Measures(every=2)):
+        for _, record in rounds(federation.server, session, federation.start(), 6, Measures(every=2)):
             spent = time.perf_counter() - begun
             seconds.append(record["seconds"])
             assert sum(seconds) <= spent + 0.001  # they are rounded

@@ -160,5 +160,5 @@ def test_it_is_measured_only_where_the_model_is(run):
 def test_the_servers_share_is_taken_before_anything_is_held_out(blobs, unbalanced, smooth):
     method = fedquilt.own_test(fedquilt.server_training(BASE, share=0.1), holdout=0.3)
     federation = Federation.of(smooth, blobs, unbalanced, method, seed=1)
-    parts = [federation.server_rows, federation.partition.indices, federation.own_test.indices]
+    parts = [federation.server_rows, federation.partition.indices, federation.tests.held.indices]
     assert sorted(np.concatenate(parts).tolist()) == list(range(240))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
@@ -25,6 +25,15 @@ Select = Callable[[Indices, np.random.Generator], Indices]
 """(sizes of the clients to choose from, generator) -> the cohort's clients."""
 
 
+@runtime_checkable
+class Repeating(Protocol):
+    """A way to choose clients that says whether it may choose one several times in a round; others never do."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a client may be drawn several times in a round."""
+
+
 class Batches(NamedTuple):
     """The examples of one client's local training: batch i is `order[cuts[i]:cuts[i + 1]]`."""
 
@@ -34,6 +43,15 @@ class Batches(NamedTuple):
 
 Sample = Callable[[int, np.random.Generator, int], Batches]
 """(a client's number of examples, generator, round) -> its batches."""
+
+
+@runtime_checkable
+class Shortened(Protocol):
+    """A way to sample that may leave some of a client's examples out of a pass; others pass over all of them."""
+
+    def a_pass(self, examples: int, round_: int) -> int:
+        """Return how many of a client's examples a pass trains on."""
+
 
 RoundFunction = Callable[[Any, RunState], Any]
 """(what a round works with, the run's state) -> what ends the round; see `fedquilt.round.round_function`."""
@@ -54,12 +72,14 @@ class Course:
 
     - `round` is the method's own round function (`fedquilt.round.round_function`); unset, every group of clients does one
       round;
+    - `needs_rounds` is how many rounds a run must have for the round function to make a difference;
     - `last_round` is where training ends by itself, `until` what ends a client's local training when it has converged;
     - `pooled` trains on the union of all clients' data as one client (the centralised baseline);
     - without `sends` nothing is sent at all.
     """
 
     round: RoundFunction | None = None
+    needs_rounds: int = 0
     last_round: int | None = None
     until: Until | None = None
     pooled: bool = False
@@ -180,7 +200,7 @@ def check_consistent(algorithm: Algorithm) -> None:
     """Refuse an algorithm whose parts cannot work together, whatever the order in which they were put together."""
     remembering = [exchange.name for exchange in algorithm.exchanges if exchange.remembers]
     remembering += ["keep_momentum"] if algorithm.local.keep else []
-    if remembering and getattr(algorithm.select, "repeats", False):
+    if remembering and isinstance(algorithm.select, Repeating) and algorithm.select.repeats:
         by = dict(algorithm.applied.claims).get("select", "the method's selection")
         raise SpecError(
             f"{by} draws a client several times a round, but {' and '.join(remembering)} keeps something for it from "

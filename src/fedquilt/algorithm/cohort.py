@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate
 
 
 class Cohort(NamedTuple):
@@ -27,6 +27,14 @@ class Fold(Protocol):
 
     def finish(self) -> Tensor | None:
         """Return the result, or nothing if no weight was reported."""
+
+
+@runtime_checkable
+class BlockFold(Fold, Protocol):
+    """A fold that can take in the updates of a block of clients at once, with the same bits."""
+
+    def add_block(self, block: BlockUpdate) -> None:
+        """Take in the updates of a block. Its tensors may be overwritten after the call."""
 
 
 Reduce = Callable[[Cohort], Fold]

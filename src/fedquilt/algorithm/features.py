@@ -23,10 +23,7 @@ def features_of(bench: Workbench, model: ModelState, layer: str, data: Data, spl
     tensors = bench.tensors(model)
     with watched(bench.module.eval(), layer) as features:
         for part in torch.split(torch.from_numpy(rows), data.at_once or TAKEN):
-            x = split.x.index_select(0, part)
-            x = x if data.prepare is None else data.prepare(x)
-            x = x if split.noise is None else split.noise.added(x, part.numpy())
-            functional_call(bench.module, tensors, (bench.place.put(x),))
+            functional_call(bench.module, tensors, (bench.place.put(data.inputs(split, part)),))
             assert features.last is not None
             found.append(bench.place.fetch(features.last.flatten(0, -2)))
     return torch.cat(found)

@@ -66,7 +66,7 @@ def with_loss(part: Any, loss: Loss) -> Any:
 
     >>> from fedquilt import fed_avg, fine_tuned
     >>> changed = with_loss(fine_tuned(fed_avg()), Loss(print))
-    >>> changed.loss.each is changed.personalise.by.loss.each is print
+    >>> changed.loss.each is changed.per_client.personalise.by.loss.each is print
     True
     """
     return replaced(part, Loss, lambda before: replace(loss, normalise=before.normalise))

@@ -50,14 +50,10 @@ def _predictions(federation: Federation, model: ModelState) -> Tensor:
     bench, found = federation.bench, []
     with torch_seeded(federation.seed, "diagnose"):
         for part in torch.split(rows, federation.data.at_once or EXAMPLES):
-            x = bench.place.put(_ready(federation, federation.data.test.x.index_select(0, part)))
+            x = bench.place.put(federation.data.inputs(federation.data.test, part))
             outputs: Tensor = functional_call(bench.module.eval(), bench.tensors(model), (x,))
             found.append(bench.place.fetch(outputs.argmax(dim=-1).flatten()))
     return torch.cat(found)
-
-
-def _ready(federation: Federation, x: Tensor) -> Tensor:
-    return x if federation.data.prepare is None else federation.data.prepare(x)
 
 
 def _excess_risk(federation: Federation, model: ModelState) -> dict[str, Any] | None:

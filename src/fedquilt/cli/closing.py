@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fedquilt.analysis.divergence import HINT
+from fedquilt.analysis.divergence import ending
 from fedquilt.base.text import counted, figure, percent, scores
 from fedquilt.cli.console import complain, say
 from fedquilt.cli.exits import FAILED, INTERRUPTED
@@ -41,7 +41,7 @@ def close(ended: Run) -> None:
         if (path / name).exists():
             say(f"{'Run folder' if not name else 'Plot'}: {path / name}")
     if result.diverged is not None:
-        complain(f"the run diverged: {result.diverged}. {HINT}.")
+        complain(ending(result.diverged))
         raise typer.Exit(FAILED)
     if not any(record["applied"] for record in result.history):
         complain(f"no round changed the model: every client was left out; see `fedquilt show {shlex.quote(str(path))}`")

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 import fedquilt
-from fedquilt.analysis.divergence import HINT
+from fedquilt.analysis.divergence import ending
 from fedquilt.base.text import amount, clock, counted, figure, percent, scores
 from fedquilt.cli.console import out, say
 from fedquilt.cli.options import NoImport, RunFolderPath
@@ -71,7 +71,7 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     for kind, count in left["kinds"].items():
         lines[f"  {count}× {kind}"] = f"such as {left['examples'][kind]}"
     if about["diverged"] is not None:
-        lines["diverged"] = f"{about['diverged']}. {HINT}."
+        lines["diverged"] = ending(about["diverged"]).partition(": ")[2]
     if about["error"] is not None:
         lines["error"] = about["error"]
     if about["own_accuracy"] is not None:

@@ -21,6 +21,8 @@ from fedquilt.base.rng import generator
 class Noise:
     """Gaussian noise of a standard deviation for every row of a split; `split` sets those of two splits apart.
 
+    `numbers` are the rows' numbers in the whole split, where this is the noise of some of its rows.
+
     >>> noise = Noise(np.array([0.0, 0.5], dtype=np.float32), seed=1)
     >>> x = noise.added(torch.zeros(3, 4), np.array([1, 0, 1]))
     >>> bool((x[0] == x[2]).all()), bool((x[0] != 0).all()), bool((x[1] == 0).all())
@@ -30,6 +32,16 @@ class Noise:
     std: npt.NDArray[np.float32]
     seed: int
     split: str = "train"
+    numbers: npt.NDArray[np.int64] | None = None
+
+    def only(self, rows: npt.NDArray[np.int64]) -> Noise:
+        """Return the noise of some rows, which is what it was.
+
+        >>> noise, x = Noise(np.ones(5, dtype=np.float32), seed=1), torch.zeros(1, 4)
+        >>> bool((noise.only(np.array([3])).added(x, np.array([0])) == noise.added(x, np.array([3]))).all())
+        True
+        """
+        return Noise(self.std[rows], self.seed, self.split, rows if self.numbers is None else self.numbers[rows])
 
     def added(self, x: Tensor, rows: npt.NDArray[np.int64]) -> Tensor:
         """Add every row's own noise to inputs that are ready for the model."""
@@ -40,9 +52,9 @@ class Noise:
         state = rng.bit_generator.state
         distinct, places = np.unique(rows, return_inverse=True)
         drawn = np.zeros((len(distinct), *x.shape[1:]), dtype=np.float32)
-        stds = self.std[distinct]
+        stds, numbers = self.std[distinct], distinct if self.numbers is None else self.numbers[distinct]
         for place in np.flatnonzero(stds).tolist():
-            state["state"]["counter"][1] = distinct[place]
+            state["state"]["counter"][1] = numbers[place]
             rng.bit_generator.state = state
             rng.standard_normal(dtype=np.float32, out=drawn[place])
         drawn *= stds.reshape(-1, *[1] * (drawn.ndim - 1))

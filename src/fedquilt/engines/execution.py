@@ -53,8 +53,9 @@ class Execution:
         exact = replace(self.place, precision="float32")
         if self.place == exact:
             return
-        failure = federation.placed(self.place).failure()
-        if failure is not None and federation.placed(exact).failure() is None:  # else the precision is not to blame
+        failure = federation.placed(self.place).rehearsal.failure()
+        # Where the model cannot be trained in float32 either, the precision is not to blame.
+        if failure is not None and federation.placed(exact).rehearsal.runs():
             why = told(failure).rstrip(".")
             raise SpecError(
                 f'precision = "{self.place.precision}": this model cannot be trained in it here: {why}; '

@@ -18,11 +18,12 @@ from fedquilt.compute.layout import ModelState
 from fedquilt.compute.pinned import pinned
 from fedquilt.engines.executing import Executing
 from fedquilt.engines.execution import Compute, Execution
-from fedquilt.round.block import Program, warm_up
-from fedquilt.round.evaluation import Evaluation, chunks, combine, evaluation_failed
-from fedquilt.round.federation import Federation, SplitName
+from fedquilt.round.block import Program
+from fedquilt.round.evaluation import Evaluation, SplitName, chunks, combine, evaluation_failed
+from fedquilt.round.federation import Federation
 from fedquilt.round.plan import Plan
 from fedquilt.round.session import Engine, Measured, Pending, Session
+from fedquilt.round.warm_up import warm_up
 
 
 @engines.register
@@ -73,22 +74,23 @@ class InlineSession:
             for slots in self.execution.blocks(planned):
                 clients = [planned.client_of[slot] for slot in slots]
                 kept = [store.get(client) for client in clients]
-                yield from self.federation.run_block(self.program, state, planned.round, clients, slots, kept)
+                yield from self.federation.site.run_block(self.program, state, planned.round, clients, slots, kept)
             return
         for slot in planned.slots:
             client = planned.client_of[slot]
-            yield self.federation.run_client(state, planned.round, client, slot, store.get(client))
+            yield self.federation.site.run_client(state, planned.round, client, slot, store.get(client))
 
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Evaluate chunk by chunk, at once."""
-        rows = chunks(len(self.federation.split(split)))
+        evaluator = self.federation.evaluator
+        rows = chunks(len(evaluator.split(split)))
         try:
-            found = combine([self.federation.evaluate(model, split, part) for part in rows], self.federation.metrics)
+            found = combine([evaluator.evaluate(model, split, part) for part in rows], evaluator.metrics)
         except Exception as error:
             raise evaluation_failed(told(error)) from error
         return lambda: found
 
     def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Measured]]:
         """Evaluate client by client, at once."""
-        found = [self.federation.evaluate_own(state, state.round, client, store.get(client)) for client in clients]
+        found = [self.federation.site.evaluate_own(state, state.round, client, store.get(client)) for client in clients]
         return lambda: found

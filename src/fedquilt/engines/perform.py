@@ -31,11 +31,11 @@ def perform(
         return Reply(_trained(federation, program, task, state, at))
     try:
         if task.do == "evaluate":
-            return Reply([federation.evaluate(state.model, task.split, task.rows)])
+            return Reply([federation.evaluator.evaluate(state.model, task.split, task.rows)])
         found: list[Result] = []
         for place, (client, kept) in enumerate(zip(task.clients, task.kept, strict=True)):
             at(place)
-            found.append(federation.evaluate_own(state, task.round, client, kept))
+            found.append(federation.site.evaluate_own(state, task.round, client, kept))
         return Reply(found)
     except SpoiledError:
         raise
@@ -49,12 +49,12 @@ def _trained(
     uploads = uploads_of(federation.algorithm, federation.layout, state.announced)
     if program is not None and not task.alone:
         kept = list(task.kept)
-        block = federation.run_block(program, state, task.round, task.clients, task.slots, kept, task.gone)
+        block = federation.site.run_block(program, state, task.round, task.clients, task.slots, kept, task.gone)
         return [_fit_to_send(result, federation, uploads) for result in block]
     found: list[Result] = []
     for place, who in enumerate(zip(task.clients, task.slots, task.kept, strict=True)):
         at(place)
-        result = _fit_to_send(federation.run_client(state, task.round, *who), federation, uploads)
+        result = _fit_to_send(federation.site.run_client(state, task.round, *who), federation, uploads)
         if task.alone and isinstance(result, ClientUpdate) and (result.keep or result.told):
             to_bytes({"keep": result.keep or {}, "told": result.told})  # so that it is known whose it is if that fails
         found.append(result)

@@ -22,9 +22,9 @@ from fedquilt.engines.executing import Executing
 from fedquilt.engines.execution import Compute, Execution
 from fedquilt.engines.pipes import Pipes, Start
 from fedquilt.engines.session import ScheduledSession
-from fedquilt.round.block import warm_up
 from fedquilt.round.federation import Federation
 from fedquilt.round.session import Engine, Session
+from fedquilt.round.warm_up import warm_up
 
 
 @engines.register

@@ -12,8 +12,8 @@ from fedquilt.engines.execution import Execution
 from fedquilt.engines.scheduler import Done, Scheduler
 from fedquilt.engines.tasks import Task
 from fedquilt.engines.transport import Transport
-from fedquilt.round.evaluation import Counted, Evaluation, chunks, combine, evaluation_failed
-from fedquilt.round.federation import Federation, SplitName
+from fedquilt.round.evaluation import Counted, Evaluation, SplitName, chunks, combine, evaluation_failed
+from fedquilt.round.federation import Federation
 from fedquilt.round.plan import Plan
 from fedquilt.round.session import Measured, Pending
 
@@ -44,7 +44,7 @@ class ScheduledSession:
 
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Begin to evaluate the chunks of a split."""
-        rows = chunks(len(self.federation.split(split)))
+        rows = chunks(len(self.federation.evaluator.split(split)))
         done = self.scheduler.begin(model, [Task("evaluate", split=split, rows=part) for part in rows])
 
         def wait() -> Evaluation:

@@ -22,9 +22,10 @@ from fedquilt.engines.encoding import ProtocolError, decode_task, encode_reply, 
 from fedquilt.engines.execution import Execution
 from fedquilt.engines.frames import Channel
 from fedquilt.engines.perform import perform
-from fedquilt.round.block import Program, warm_up
+from fedquilt.round.block import Program
 from fedquilt.round.federation import Federation
 from fedquilt.round.hosting import SpoiledError
+from fedquilt.round.warm_up import warm_up
 
 SPOILED = 90
 """The exit code of a worker that a client has changed for good."""

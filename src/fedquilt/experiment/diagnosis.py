@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,8 @@ def diagnose_run(path: str | Path) -> dict[str, Any]:
     if saved is None:
         raise RunError(f"{folder.path}: has no checkpoint yet; run it for a round or more, then diagnose it")
     federation, _ = build(spec)
-    federation = replace(federation, algorithm=replace(federation.algorithm, per_client=PerClient()), own_test=None)
-    state = saved.run
+    federation = replace(federation, algorithm=replace(federation.algorithm, per_client=PerClient()), tests=None)
+    state, measures = saved.run, Measures(diagnose=partial(diagnose, federation))
     with inline().open(federation) as session:
-        _, record = next(rounds(federation, session, state, state.round + 1, Measures(diagnose=diagnose)))
+        _, record = next(rounds(federation.server, session, state, state.round + 1, measures))
     return {key: record[key] for key in KEYS if key in record}

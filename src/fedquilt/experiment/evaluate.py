@@ -21,7 +21,8 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import spec_of
 from fedquilt.experiment.spec import Spec, change, check_spec, read_tables
 from fedquilt.experiment.toml import Table
-from fedquilt.round.federation import Federation, SplitName
+from fedquilt.round.evaluation import SplitName
+from fedquilt.round.federation import Federation
 from fedquilt.round.measures import Measures, evaluating
 
 TABLES = (".csv", ".tsv", ".parquet")
@@ -66,7 +67,7 @@ def evaluate(
     if about.get(NAMES, names_of(federation.bench)) != names_of(federation.bench):
         raise RunError(f"{path}: holds a model of other layers or shapes than its spec describes now")
     federation.bench.put_frozen(load_frozen(path))
-    federation = replace(federation, own_test=None)
+    federation = replace(federation, tests=None)
     names = federation.data.class_names
     if isinstance(data, Data):
         other: Data | None = data
@@ -80,8 +81,8 @@ def evaluate(
     if other is not None:
         federation = _on(federation, other if names is None else _numbered_as(federation.data, other, names, split))
     with processes().open(federation) as session:
-        record = evaluating(federation, session, state, Measures(), split)()
-    chosen = federation.split(split)
+        record = evaluating(federation.server, session, state, Measures(), split)()
+    chosen = federation.evaluator.split(split)
     return {
         "run": str(folder.path),
         "round": state.round,
@@ -95,9 +96,9 @@ def _on(federation: Federation, data: Data) -> Federation:
     """Return the federation with other data to evaluate on, or refuse data that the model does not fit."""
     if bool(data.classes) != bool(federation.data.classes):
         raise SpecError(f"data: {data.name} and {federation.data.name} do not both have classes")
-    federation = replace(federation, data=data)
+    federation = replace(federation, data=data, server_rows=federation.server_rows[:0])
     try:
-        federation.rehearse()
+        federation.rehearsal.rehearse()
     except DataError:  # a file that cannot be read
         raise
     except FedquiltError as error:

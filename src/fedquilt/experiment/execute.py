@@ -6,11 +6,11 @@ import signal
 import warnings
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fedquilt.algorithm.state import RunState
 from fedquilt.analysis.curves import History
-from fedquilt.analysis.diagnosis import diagnose as measure
+from fedquilt.analysis.diagnosis import diagnose
 from fedquilt.analysis.divergence import divergence
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError
@@ -49,11 +49,18 @@ class Watcher(Protocol):
         """A round has ended."""
 
 
+@runtime_checkable
+class StageWatcher(Watcher, Protocol):
+    """A watcher that is also told what goes on before the first round."""
+
+    def stage(self, text: str) -> None:
+        """Something that takes a while begins."""
+
+
 def tell_stage(watcher: Watcher | None, text: str) -> None:
     """Tell a watcher what goes on before the first round, if it has a method `stage` to be told by."""
-    stage = getattr(watcher, "stage", None)
-    if stage is not None:
-        stage(text)
+    if isinstance(watcher, StageWatcher):
+        watcher.stage(text)
 
 
 def execute(
@@ -89,13 +96,13 @@ def execute(
                 if _reached(history, options) or _stopped(history, options, last):
                     return result_of(federation, history, run, interrupted=False, diverged=divergence(history, last))
                 heard = None if watcher is None else watcher.heard
-                diagnosing = measure if options.diagnose else None
+                # What the server itself computes is computed where the clients are.
+                placed = engine.placed(federation) if isinstance(engine, Settling) else federation
+                diagnosing = partial(diagnose, placed) if options.diagnose else None
                 measures = Measures(
                     options.eval_every, options.train_loss, diagnosing, None if keeper is None else keeper.fares.note
                 )
-                # What the server itself computes is computed where the clients are.
-                placed = engine.placed(federation) if isinstance(engine, Settling) else federation
-                for after, record in rounds(placed, session, run, last, measures, heard):
+                for after, record in rounds(placed.server, session, run, last, measures, heard):
                     with interrupts.held():
                         run = after
                         history.records.append(record)

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from fedquilt.algorithm.parts.sampling import Epochs
+from fedquilt.algorithm.parts.sampling import Epochs, leaves_out_single
 from fedquilt.analysis.curves import History
 from fedquilt.analysis.divergence import HINT, divergence
 from fedquilt.base.text import counted
@@ -16,7 +16,7 @@ from fedquilt.round.federation import Federation
 
 def warn_of_too_few_rounds(federation: Federation, last: int) -> None:
     """Warn of a run that ends before its method makes a difference."""
-    needed = getattr(federation.algorithm.course.round, "needs_rounds", 0)
+    needed = federation.algorithm.course.needs_rounds
     if last < needed:
         warnings.warn(
             f"the run has {counted(last, 'round')}, but its method changes course only in round {needed}: "
@@ -29,7 +29,7 @@ def warn_of_too_few_rounds(federation: Federation, last: int) -> None:
 def warn_of_single_examples(federation: Federation) -> None:
     """Warn of last batches that are left out because they are a single example, and of clients that hold but one."""
     sample = federation.algorithm.sample
-    if not federation.leaves_out_single_examples or not isinstance(sample, Epochs):
+    if not isinstance(sample, Epochs) or not leaves_out_single(sample):
         return
     of_size = dict(
         zip(*(each.tolist() for each in np.unique(federation.population.sizes, return_counts=True)), strict=True)

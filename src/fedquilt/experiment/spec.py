@@ -310,13 +310,9 @@ def _checked_objective(options: Options, where: str, home: Path | None, folder: 
     chosen_metrics(options.metrics or [], home, f"{where} metrics")
     if options.start_skip and options.start is None:
         raise SpecError(f"{where} start_skip: says what of the file `start` not to take, but there is no `start`")
-    return options if options.start is None else replace(options, start=str(_placed(options.start, folder)))
-
-
-def _placed(file: str, folder: Path | None) -> Path:
-    """Return where a file is: in the spec's folder, else as seen from the working directory."""
-    beside = (folder or Path.cwd()) / file
-    return (beside if beside.exists() else Path.cwd() / file).absolute()
+    if options.start is None:
+        return options
+    return replace(options, start=str(Path(_found(options.start, folder)).absolute()))
 
 
 def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import tomli_w
 from torch import nn
@@ -31,6 +31,15 @@ from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.round.session import Engine, Settling, settled
 from fedquilt.simulate.simulation import Simulation, combined
+
+AS_IN_A_SPEC: dict[str, Callable[[Any], Any]] = {
+    "loss": written,
+    "metrics": lambda metrics: [written(metric) for metric in metrics],
+    "start": lambda start: str(Path(start).absolute()),
+    "start_skip": list,
+    "trainable": lambda trainable: list(trainable) if isinstance(trainable, list | tuple) else trainable,
+}
+"""Options that Python may give in more ways than a spec can, and how they are written there."""
 
 
 def train(
@@ -82,23 +91,7 @@ def train(
     >>> len(result.history), result.history.accuracy[-1] > 0.8
     (5, True)
     """
-    asked = {
-        "rounds": rounds,
-        "seed": seed,
-        "eval_every": eval_every,
-        "train_loss": train_loss,
-        "diagnose": diagnose,
-        "stop_at": stop_at,
-        "checkpoint_seconds": checkpoint_seconds,
-        "client_seconds": client_seconds,
-        "on_divergence": on_divergence,
-        "loss": None if loss is None else written(loss),
-        "metrics": None if metrics is None else [written(metric) for metric in metrics],
-        "start": None if start is None else str(Path(start).absolute()),
-        "start_skip": None if start_skip is None else list(start_skip),
-        "trainable": list(trainable) if isinstance(trainable, list | tuple) else trainable,
-    }
-    options = Options(**check(Options, asked, name="train"))
+    options = _options(locals())
     _require("model", model, nn.Module, "a torch.nn.Module")
     _require("data", data, Data, "a fedquilt.Data; fedquilt.arrays(...) makes one")
     _require("partition", partition, Partition, "a fedquilt.Partition; fedquilt.Partition.of([[...], ...]) makes one")
@@ -122,6 +115,13 @@ def train(
     with folder.locked():
         chosen = _begin(folder, options, federation, chosen, from_start)
         return _warned(execute(federation, chosen, options, folder, watcher, from_start))
+
+
+def _options(given: dict[str, Any]) -> Options:
+    """Return the options that `train` was given, as a spec's `[run]` has them."""
+    asked = {field.name: given[field.name] for field in fields(Options) if field.name in given}
+    asked |= {key: write(asked[key]) for key, write in AS_IN_A_SPEC.items() if asked[key] is not None}
+    return Options(**check(Options, asked, name="train"))
 
 
 def _warned(result: Result) -> Result:

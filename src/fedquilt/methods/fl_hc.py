@@ -58,7 +58,7 @@ def fl_hc(
       share `holdout` of it that is kept out of training, or, with 0, on what they train on.
 
     >>> from fedquilt import fed_avg
-    >>> fl_hc(fed_avg(fraction=1.0), rounds=5, clusters=3).own
+    >>> fl_hc(fed_avg(fraction=1.0), rounds=5, clusters=3).per_client.share
     0.0
     """
     if linkage == "ward" and distance != "euclidean":
@@ -68,7 +68,9 @@ def fl_hc(
     if threshold is None and clusters is None:
         clusters = CLUSTERS
     course = ClusterThenTrain(rounds, clusters, threshold, linkage, distance)
-    return claim(algorithm, "fl_hc", course={"round": course}, per_client={"share": holdout})
+    return claim(
+        algorithm, "fl_hc", course={"round": course, "needs_rounds": rounds + 1}, per_client={"share": holdout}
+    )
 
 
 @dataclass(frozen=True)
@@ -81,32 +83,27 @@ class ClusterThenTrain:
     linkage: Linkage
     distance: Distance
 
-    @property
-    def needs_rounds(self) -> int:
-        """The rounds that a run must have for this to make a difference."""
-        return self.rounds + 1
-
     def __call__(self, work: Work, run: RunState) -> Pending[Ended]:
         """Begin the next round."""
         return self._split(work, run) if run.round == self.rounds else every_group(work, run)
 
     def _split(self, work: Work, run: RunState) -> Pending[Ended]:
         """Begin a round with all clients, whose updates are clustered and merged cluster by cluster."""
-        federation, (whole,) = work.federation, run.groups
-        everyone = replace(federation.algorithm, select=Uniform(1.0))
-        planned = plan(everyone, whole, federation.population, federation.seed, simulation=federation.simulation)
+        server, (whole,) = work.server, run.groups
+        everyone = replace(server.algorithm, select=Uniform(1.0))
+        planned = plan(everyone, whole, server.population, server.seed, simulation=server.simulation)
         answers = work.session.run(planned, whole.state, run.store)
         return lambda: self._clustered(work, run, everyone, planned, answers)
 
     def _clustered(
         self, work: Work, run: RunState, everyone: Algorithm, planned: Plan, answers: Iterable[Answer]
     ) -> Ended:
-        federation, (whole,) = work.federation, run.groups
+        server, (whole,) = work.server, run.groups
         heard = listened(work, answers, 0, len(planned.slots))
-        expected = Expected.of(everyone, federation.layout, whole.state, planned)
+        expected = Expected.of(everyone, server.layout, whole.state, planned)
         results = [_copied(checked(result, expected)) for result in one_by_one(heard)]
         usable = [result for result in results if isinstance(result, ClientUpdate)]
-        members = self._members([update.client for update in usable], usable, len(federation.partition))
+        members = self._members([update.client for update in usable], usable, len(server.population))
         steps: list[Step] = []
         store = run.store
         for clients in members:

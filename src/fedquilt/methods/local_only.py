@@ -59,10 +59,10 @@ def local_only(
 def each_alone(work: Work, run: RunState) -> Pending[Ended]:
     """Begin a round in which every client is a group of its own."""
     if run.round == 0 and len(run.groups) == 1:
-        state, algorithm = run.groups[0].state, work.federation.algorithm
+        state, algorithm = run.groups[0].state, work.server.algorithm
         groups = [
             Group(regrouped(algorithm, state, [client], run.store), np.asarray([client], dtype=np.int64))
-            for client in range(len(work.federation.partition))
+            for client in range(len(work.server.population))
         ]
         run = RunState(tuple(groups), run.store)
     return every_group(work, run)

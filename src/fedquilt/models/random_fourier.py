@@ -96,8 +96,7 @@ def _median_distance(data: Data | None) -> float:
     if data is None:
         raise SpecError("sigma: 'median' is measured on a data set; pass it as data=…, or give a number")
     rows = generator(0, "median heuristic").permutation(len(data.train))[:1000]
-    x = data.train.x[torch.from_numpy(rows)]
-    x = x if data.prepare is None else data.prepare(x)
+    x = data.inputs(data.train, torch.from_numpy(rows))
     distances = torch.pdist(x.flatten(1).double()).numpy()
     median = float(np.median(distances)) if len(distances) else 0.0
     if not (median > 0 and isfinite(median)):

@@ -22,8 +22,7 @@ def inputs_of(data: Data | None, given: int | None, published: int) -> int:
     """
     if data is None:
         return published if given is None else given
-    first = data.train.x[:1]
-    found = (first if data.prepare is None else data.prepare(first)).numel()
+    found = data.inputs(data.train, range(1)).numel()
     if given not in (None, found):
         raise SpecError(f"inputs: is {given}, but an example of {data.name} has {found} values; leave it out")
     return found

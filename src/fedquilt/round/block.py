@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -20,26 +20,51 @@ from torch.utils._pytree import tree_map
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.algorithm.penalty import classifier_layer, watch
+from fedquilt.algorithm.transform import At
 from fedquilt.algorithm.updates import Answer, BlockUpdate
-from fedquilt.base.errors import FedquiltError, told
 from fedquilt.base.rng import generator
 from fedquilt.compute.layout import ModelState, State, Tensors
 from fedquilt.compute.pinned import pin_again
 from fedquilt.compute.replica import Workbench
 from fedquilt.round.client import close_visit, open_visit, sends_difference_alone
 from fedquilt.round.loader import Feed
-from fedquilt.round.local_step import FUNCTIONAL, Batch, Carried, Point, Recipe, local_step, unused_parameters
+from fedquilt.round.local_step import FUNCTIONAL, Batch, Carried, Recipe, local_step, unused_parameters
 from fedquilt.round.padded import Padded, Shape
-from fedquilt.round.training import Fitted, draw_normals, fit, optimiser_of
+from fedquilt.round.training import Fitted, draw_normals, optimiser_of
 
-if TYPE_CHECKING:
-    from fedquilt.round.federation import Federation
-
-Tree = dict[str, Any]
 T = TypeVar("T")
 
 STEPS = 10
 """Steps a call, at most: a compiled call's overhead is shared by them, and its compile time grows with them."""
+
+
+class Training(NamedTuple):
+    """Where the training of a block's clients stands: a row each."""
+
+    params: Tensors
+    carried: Carried
+
+
+class Fed(NamedTuple):
+    """What some steps of a block's clients are fed with: batches, which steps are taken (None: all), and noise.
+
+    `given` is what exchanges gave for the round.
+    """
+
+    batch: Batch
+    active: Tensor | None
+    normals: Sequence[Tensors]
+    given: dict[str, Tensors]
+
+
+class Shared(NamedTuple):
+    """What the clients of a block have in common: the round's start, and its rates."""
+
+    start: Tensors
+    rates: Sequence[Tensor]
+
+
+Run = Callable[[Training, Fed, Shared], tuple[Training, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +96,7 @@ class Program:
     block: int
     compiled: bool
     _shapes: dict[int, Shape] = field(default_factory=dict, repr=False)
-    _run: Callable[[Tree, Tree, Tree], tuple[Tree, Tensor]] = field(init=False, repr=False)
+    _run: Run = field(init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was mapped or compiled, which a spawned process makes anew."""
@@ -89,28 +114,28 @@ class Program:
         missing = self.block - len(contexts) if self.compiled else 0
         begin, place = contexts[0].start, self.bench.place
         start = layout.parameters_of(begin.vector)
-        now: Tree = {
-            "params": {name: _repeated(p, len(contexts)) for name, p in start.items()},
-            "buffers": {name: _repeated(b, len(contexts)) for name, b in layout.buffers_of(begin).items()},
-            "optimiser": self._optimisers(contexts, start),
-        }
+        buffers = {name: _repeated(b, len(contexts)) for name, b in layout.buffers_of(begin).items()}
+        now = Training(
+            {name: _repeated(p, len(contexts)) for name, p in start.items()},
+            Carried(self._optimisers(contexts, start), buffers),
+        )
         rates = [torch.tensor(rate(round_), dtype=torch.float32) for rate in algorithm.local.rates]
-        shared: Tree = {"start": start, "rates": rates}
-        given = {"given": _stacked(givens)} if givens[0] else {}
+        shared = Shared(start, rates)
+        given: dict[str, Tensors] = _stacked(givens) if givens[0] else {}
         noises = [generator(c.seed, "local noise", *c.key) for c in contexts] if algorithm.local.normals else []
         ones = torch.ones(padded.rows.shape[1:])
         now, shared, given = place.put((_filled(now, missing), shared, _filled(given, missing)))
         losses = []
         for ready, taken in zip(padded.ready(), padded.active, strict=True):
-            fed: Tree = dict(ready)
             active = torch.from_numpy(taken)
-            if self.compiled:
-                fed = {"weights": ones, "there": ones} | fed
-            if self.compiled or not taken.all():
-                fed["active"] = active
-            if noises:
-                fed["normals"] = self._normals(noises, active, start)
-            fed = place.put(_filled(fed, missing)) | given
+            # One compiled program serves all batches, those without padding too.
+            fed = Fed(
+                ready._replace(weights=ones, there=ones) if self.compiled and ready.weights is None else ready,
+                active if self.compiled or not taken.all() else None,
+                self._normals(noises, active, start) if noises else (),
+                {},
+            )
+            fed = place.put(_filled(fed, missing))._replace(given=given)
             if "_run" not in self.__dict__:
                 self.__dict__["_run"] = self._mapped(now, fed, shared)
             now, loss = self._run(now, fed, shared)
@@ -118,17 +143,18 @@ class Program:
         means = padded.mean_losses(place.fetch(torch.cat(losses, dim=1)))
         return self._fitted(feeds, place.fetch(tree_map(lambda leaf: leaf[: len(contexts)], now)), means)
 
-    def _fitted(self, feeds: Sequence[Feed], now: Tree, means: list[float]) -> FittedBlock:
+    def _fitted(self, feeds: Sequence[Feed], now: Training, means: list[float]) -> FittedBlock:
         layout, count = self.bench.layout, len(feeds)
-        vectors = torch.cat([now["params"][e.name].reshape(count, -1) for e in layout.parameters], dim=1)
+        vectors = torch.cat([now.params[e.name].reshape(count, -1) for e in layout.parameters], dim=1)
+        carried = now.carried
         empty, whole = torch.zeros(count, 0), torch.zeros(count, 0, dtype=torch.int64)
-        buffers = [now["buffers"][e.name].reshape(count, -1).float() for e in layout.buffers]
-        counters = [now["buffers"][e.name].reshape(count, -1).long() for e in layout.counters]
+        buffers = [carried.buffers[e.name].reshape(count, -1).float() for e in layout.buffers]
+        counters = [carried.buffers[e.name].reshape(count, -1).long() for e in layout.counters]
         after = ModelState(vectors, torch.cat([empty, *buffers], dim=1), torch.cat([whole, *counters], dim=1))
         steps = [len(feed.batches.cuts) - 1 for feed in feeds]
-        return FittedBlock(after, now["optimiser"], means, steps, [len(feed.batches.order) for feed in feeds])
+        return FittedBlock(after, carried.optimiser, means, steps, [len(feed.batches.order) for feed in feeds])
 
-    def _optimisers(self, contexts: Sequence[Context], start: Tensors) -> Tree:
+    def _optimisers(self, contexts: Sequence[Context], start: Tensors) -> State:
         if self.algorithm.local.keep:
             return _stacked([optimiser_of(self.algorithm, context, start) for context in contexts])  # type: ignore[no-any-return]
         fresh = self.algorithm.local.init(start)
@@ -152,7 +178,7 @@ class Program:
             drawn.append(tree_map(lambda *leaves: torch.stack(leaves), *own))
         return tree_map(lambda *leaves: torch.stack(leaves), *drawn)  # type: ignore[no-any-return]
 
-    def _mapped(self, now: Tree, fed: Tree, shared: Tree) -> Callable[[Tree, Tree, Tree], tuple[Tree, Tensor]]:
+    def _mapped(self, now: Training, fed: Fed, shared: Shared) -> Run:
         """Make the function that takes some steps with all clients of a block; these are its first arguments."""
         module, algorithm = self.bench.module, self.algorithm
         # The model is watched for as long as the program lives; this hook must not be put back with what clients change.
@@ -160,34 +186,41 @@ class Program:
         watching = tuple((each, watch(module, classifier_layer(module, each.layer))) for each in algorithm.penalties)
         self.bench.remember(again=True)
         recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching, self.bench.place.autocast)
-        one: Tree = tree_map(lambda leaf: leaf[0], {**now, "fed": fed})
-        step = _step_of(one["fed"], shared, 0)
-        recipe = replace(recipe, unused=unused_parameters(recipe, one["params"], one["buffers"], *step))
-        mapped = torch.func.vmap(partial(_steps, recipe), in_dims=(0, 0, None))
-        return torch.compile(mapped, fullgraph=True, dynamic=False) if self.compiled else mapped
+        first, its = _of_each(lambda leaf: leaf[0], (now, fed))
+        recipe = replace(
+            recipe, unused=unused_parameters(recipe, first.carried.buffers, *_step_of(first, its, shared, 0))
+        )
+        steps = partial(_steps, recipe)
+        if self.compiled:  # nothing is None then
+            return torch.compile(torch.func.vmap(steps, in_dims=(0, 0, None)), fullgraph=True, dynamic=False)
+        return partial(_run_mapped, steps)
 
 
-def _steps(recipe: Recipe, now: Tree, fed: Tree, shared: Tree) -> tuple[Tree, Tensor]:
+def _run_mapped(steps: Run, now: Training, fed: Fed, shared: Shared) -> tuple[Training, Tensor]:
+    """Take some steps with all clients of a block, of whom none is given what is None."""
+    fed_dims = tree_map(lambda leaf: None if leaf is None else 0, fed)
+    return torch.func.vmap(steps, in_dims=(0, fed_dims, None))(now, fed, shared)
+
+
+def _steps(recipe: Recipe, now: Training, fed: Fed, shared: Shared) -> tuple[Training, Tensor]:
     """Take some steps with one client."""
     losses = []
-    for step in range(len(fed["x"])):
-        carried = Carried(now["optimiser"], now["buffers"])
-        params, after, loss = local_step(recipe, now["params"], carried, *_step_of(fed, shared, step))
-        then: Tree = {"params": params, "buffers": after.buffers, "optimiser": after.optimiser}
-        if "active" in fed:
-            taken = fed["active"][step]
+    for step in range(len(fed.batch.x)):
+        params, carried, loss = local_step(recipe, now.carried, *_step_of(now, fed, shared, step))
+        then = Training(params, carried)
+        if fed.active is not None:
+            taken = fed.active[step]
             then = tree_map(lambda new, old, taken=taken: torch.where(taken, new, old), then, now)
         now = then
         losses.append(loss)
     return now, torch.stack(losses)
 
 
-def _step_of(fed: Tree, shared: Tree, step: int) -> tuple[Batch, Point]:
+def _step_of(now: Training, fed: Fed, shared: Shared, step: int) -> tuple[Batch, At]:
     """Return what one of a client's steps is fed with."""
-    weights, there = (fed[name][step] if name in fed else None for name in ("weights", "there"))
-    normals = tree_map(lambda leaf: leaf[step], fed["normals"]) if "normals" in fed else ()
-    batch = Batch(fed["x"][step], fed["y"][step], weights, there)
-    return batch, Point(shared["start"], shared["rates"], normals, fed.get("given"))
+    batch = Batch(*(None if values is None else values[step] for values in fed.batch))  # type: ignore[arg-type]
+    normals = tree_map(lambda leaf: leaf[step], fed.normals)
+    return batch, At(now.params, shared.start, shared.rates, normals, given=fed.given)
 
 
 def block_update(
@@ -234,44 +267,6 @@ def _pinned(visit: Callable[..., T], algorithm: Algorithm, context: Context, *ab
     return done
 
 
-def warm_up(program: Program, federation: Federation) -> None:
-    """Run a program once: it is compiled then, or refused with the reason.
-
-    It trains on examples of the server's own, as many as the first clients have: whatever is wrong with a client's, the
-    program is not to blame.
-    """
-    sizes, split = federation.population.sizes, federation.stand_in
-    chosen = np.flatnonzero(sizes)[: program.block].tolist()
-    state = federation.start().groups[0].state
-    contexts = [federation.context(state, 1, client, slot, None) for slot, client in enumerate(chosen)]
-    datas = [ClientData(federation.data, split, np.arange(sizes[client]) % len(split)) for client in chosen]
-    try:
-        givens = _givens(program.algorithm, contexts, datas)
-        program.fit(contexts, datas, givens)
-    except Exception as error:
-        if not _trains_singly(program.algorithm, contexts, datas):
-            return  # It is not the program: clients will say in the first round what is wrong.
-        how = "compiled" if program.compiled else "mapped over clients"
-        raise FedquiltError(
-            f'this model and method cannot be {how}: {told(error)}; use compute = "eager" with processes or inline'
-        ) from error
-
-
-def _givens(
-    algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
-) -> Sequence[dict[str, Tensors]]:
-    return [open_visit(algorithm, *own).given for own in zip(contexts, datas, strict=True)]
-
-
-def _trains_singly(algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]) -> bool:
-    try:
-        for context, data, given in zip(contexts, datas, _givens(algorithm, contexts, datas), strict=True):
-            fit(algorithm, context, data, context.start, given)
-    except Exception:
-        return False
-    return True
-
-
 def unmappable(module: nn.Module, algorithm: Algorithm) -> str | None:
     """Say why a model or method cannot be trained in blocks, if it cannot.
 
@@ -302,8 +297,13 @@ def _stacked(trees: Sequence[Any]) -> Any:
     return tree_map(lambda *leaves: torch.stack(leaves), *trees)
 
 
-def _filled(tree: Tree, missing: int) -> Tree:
+def _of_each(change: Callable[[Tensor], Tensor], tree: T) -> T:
+    """Change the tensors of a tree; what is None stays so."""
+    return tree_map(lambda leaf: None if leaf is None else change(leaf), tree)  # type: ignore[no-any-return]
+
+
+def _filled(tree: T, missing: int) -> T:
     """Fill a block up with copies of its first client, which nobody looks at."""
     if not missing:
         return tree
-    return tree_map(lambda leaf: torch.cat([leaf, leaf[:1].expand(missing, *leaf.shape[1:])]), tree)  # type: ignore[no-any-return]
+    return _of_each(lambda leaf: torch.cat([leaf, leaf[:1].expand(missing, *leaf.shape[1:])]), tree)

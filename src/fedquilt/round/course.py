@@ -17,9 +17,9 @@ from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.state import ClientStore, Group, RunState, ServerState
 from fedquilt.algorithm.updates import Answer, BlockUpdate, ClientUpdate
 from fedquilt.compute.layout import ModelState, Tensors
-from fedquilt.round.federation import Federation
 from fedquilt.round.merge import Merged, merge
 from fedquilt.round.plan import Plan, plan
+from fedquilt.round.server import Server
 from fedquilt.round.server_data import train_at_server
 from fedquilt.round.session import Pending, Session
 
@@ -31,7 +31,7 @@ Heard = Callable[[int, int], None]
 class Work:
     """What a course works with; `heard` is told how far the round is, `observe` is shown every usable update."""
 
-    federation: Federation
+    server: Server
     session: Session
     heard: Heard | None = None
     observe: Callable[[ModelState, ClientUpdate], None] | None = None
@@ -59,17 +59,17 @@ Course = Callable[[Work, RunState], Pending[Ended]]
 
 def every_group(work: Work, run: RunState) -> Pending[Ended]:
     """Begin a round in every group; the groups share the workers."""
-    federation, plans, slot = work.federation, list[Plan](), 0
+    server, plans, slot = work.server, list[Plan](), 0
     for number, group in enumerate(run.groups):
         plans.append(
             plan(
-                federation.algorithm,
+                server.algorithm,
                 group,
-                federation.population,
-                federation.seed,
+                server.population,
+                server.seed,
                 number,
                 slot,
-                federation.simulation,
+                server.simulation,
             )
         )
         slot += len(plans[-1].clients)
@@ -94,11 +94,11 @@ def merged(
     work: Work, state: ServerState, planned: Plan, store: ClientStore, results: Iterable[Answer]
 ) -> tuple[Step, ClientStore]:
     """Merge a group's updates, let the server train on its own data, and keep what clients keep."""
-    federation = work.federation
+    server = work.server
     seen = None if work.observe is None else partial(work.observe, state.model)
-    after, report = merge(federation.algorithm, federation.layout, state, planned, results, seen)
+    after, report = merge(server.algorithm, server.layout, state, planned, results, seen)
     if after.model is not state.model:
-        after = train_at_server(federation, after)
+        after = train_at_server(server, after)
     return Step(planned, report, state, after), store.updated(report.kept)
 
 

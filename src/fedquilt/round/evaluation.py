@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch.func import functional_call
 
 from fedquilt.algorithm.loss import Loss
 from fedquilt.algorithm.metric import Metric
 from fedquilt.base.errors import FedquiltError
+from fedquilt.base.rng import torch_seeded
 from fedquilt.base.types import Indices
 from fedquilt.compute.layout import ModelState
+from fedquilt.compute.pinned import pin_again
 from fedquilt.compute.replica import Workbench
-from fedquilt.data.data import Data, Split, whole
+from fedquilt.data.data import Data, Split
+
+SplitName = Literal["train", "test"]
 
 CHUNK = 1000
 """Examples evaluated at a time. Fixed: a matrix product's last bits may depend on its number of rows."""
@@ -68,15 +72,7 @@ def evaluate_chunk(
     """Evaluate a model on some rows of a split (a range, or their positions), in evaluation mode."""
     if data.at_once is not None and (parts := _cut(rows, data.at_once))[1:]:
         return added(evaluate_chunk(bench, loss, model, data, split, part, metrics) for part in parts)
-    if isinstance(rows, tuple):
-        x, y = split.x[slice(*rows)], split.y[slice(*rows)]
-    else:
-        x, y = split.take(torch.from_numpy(rows))
-    if data.prepare is not None:
-        x = data.prepare(x)
-    if split.noise is not None:
-        x = split.noise.added(x, np.arange(*rows) if isinstance(rows, tuple) else rows)
-    x, y = bench.place.put((x, whole(y)))
+    x, y = bench.place.put(data.batch(split, range(*rows) if isinstance(rows, tuple) else torch.from_numpy(rows)))
     outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))
     if outputs.shape[:-1] != y.shape and any(metric.classes for metric in metrics):
         raise ValueError(f"it returns {tuple(outputs.shape)} for labels of {tuple(y.shape)}")
@@ -89,6 +85,33 @@ def evaluate_chunk(
     sums = [metric.total(outputs, y) for metric in metrics]
     right = [int(value) for metric, value in zip(metrics, sums, strict=True) if metric.name == ACCURACY]
     return Counted(total, right[0] if right else None, predictions, sums)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluator:
+    """Evaluates models on a data set, with the draws of a run."""
+
+    bench: Workbench
+    loss: Loss
+    data: Data
+    metrics: Sequence[Metric]
+    seed: int
+
+    def split(self, name: SplitName) -> Split:
+        """Return a split of the data by name."""
+        return self.data.train if name == "train" else self.data.test
+
+    def evaluate(self, model: ModelState, split: SplitName, rows: tuple[int, int]) -> Counted:
+        """Evaluate a model on some rows of a split."""
+        with torch_seeded(self.seed, f"evaluate {split}", rows[0]):
+            return self.count(model, self.split(split), rows)
+
+    def count(self, model: ModelState, split: Split, rows: tuple[int, int] | Indices) -> Counted:
+        """Evaluate a model, and put back what its code changed of the process."""
+        try:
+            return evaluate_chunk(self.bench, self.loss, model, self.data, split, rows, self.metrics)
+        finally:
+            pin_again()
 
 
 def _cut(rows: tuple[int, int] | Indices, most: int) -> list[tuple[int, int]] | list[Indices]:

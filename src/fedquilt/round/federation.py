@@ -1,83 +1,63 @@
-"""A federation: model, data, who holds what, algorithm and seed. What an engine needs to run a round's clients."""
+"""A federation: all that stays the same over a run's rounds. In simulation it is server and sites at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Literal, TypeVar, get_args
+from functools import cached_property
 
-import torch
 from torch import nn
 
-from fedquilt.algorithm.algorithm import Algorithm, check_consistent, initial_state
-from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.algorithm import Algorithm, check_consistent
 from fedquilt.algorithm.exchange import Setting
 from fedquilt.algorithm.metric import Metric
-from fedquilt.algorithm.parts.metrics import accuracy
 from fedquilt.algorithm.parts.sampling import Epochs
-from fedquilt.algorithm.penalty import classifier_layer
-from fedquilt.algorithm.state import RunState, ServerState
-from fedquilt.algorithm.updates import Answer, ClientUpdate, Fault
-from fedquilt.base.errors import ExampleError, FedquiltError, SpecError, naming_part, told
+from fedquilt.algorithm.state import RunState
+from fedquilt.base.errors import naming_part
 from fedquilt.base.replaced import replaced
-from fedquilt.base.rng import torch_seeded
 from fedquilt.base.types import Indices
 from fedquilt.compute.device import Place
-from fedquilt.compute.interrupts import TooSlowError, time_limit
 from fedquilt.compute.layout import Layout, ModelState, State
-from fedquilt.compute.pinned import pin_again, pinned
+from fedquilt.compute.pinned import pinned
 from fedquilt.compute.replica import Workbench, copied
-from fedquilt.data.data import Data, Split, require_sound, whole
+from fedquilt.data.data import Data, require_sound
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.population import Population
-from fedquilt.round.block import Program, block_update
-from fedquilt.round.client import client_update
-from fedquilt.round.evaluation import Counted, added, chunks, evaluate_chunk
-from fedquilt.round.hosting import alone, passes, too_slow
-from fedquilt.round.local_step import EAGER, Recipe, forward
-from fedquilt.round.per_client import hold_out, own_model
-from fedquilt.round.server_data import take_share
-from fedquilt.round.training import ClientError
+from fedquilt.round.assemble import (
+    divided,
+    first_broadcast,
+    measured,
+    require_labels_to_flip,
+    require_trained_classifier,
+)
+from fedquilt.round.evaluation import Evaluator
+from fedquilt.round.rehearsal import Rehearsal
+from fedquilt.round.server import NO_BROADCAST, FirstBroadcast, Server
+from fedquilt.round.site import ClientTests, Site
 from fedquilt.simulate.simulation import NOTHING as NO_SIMULATION
 from fedquilt.simulate.simulation import Simulation
 
-SplitName = Literal["train", "test"]
 
-T = TypeVar("T")
-
-Row = tuple[int, int | None, "State | None"]
-"""A client of a block: its number, its slot and what it keeps. One that was left out has no slot."""
-
-NOTHING = "holds no examples"
-SINGLE = "holds a single example, and the model's batch normalisation needs two or more in a batch"
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Federation:
     """Everything that stays the same over a run's rounds.
 
-    `announced` is what the server tells at first besides the model, for which clients downloaded and uploaded
-    `downloaded_first` and `uploaded_first` bytes.
-    `server_rows` are the examples that the server keeps to itself, `own_test` those rows of `own_split` that clients are
-    tested on by themselves. `given` is the partition before any were taken. `metrics` are measured besides the loss.
+    `server` is the server's view of it and `site` that of whoever hosts clients; a process that has only one of them needs
+    nothing else. `given` is the partition before any examples were taken from clients: `server_rows` are those that the
+    server keeps to itself, `tests` those that clients are tested on by themselves. `metrics` are measured besides the loss.
     `client_seconds` is how long a client may take, by the clock, before it is left out of the round.
     """
 
     bench: Workbench
     initial: ModelState
     algorithm: Algorithm
-    data: Data
-    partition: Partition
     seed: int
-    server_rows: Indices
-    own_test: Partition | None
-    own_split: Split
+    data: Data
     given: Partition
-    announced: State
-    uploaded_first: int
-    downloaded_first: int
+    partition: Partition
+    server_rows: Indices
+    tests: ClientTests | None = None
+    first: FirstBroadcast = NO_BROADCAST
     metrics: tuple[Metric, ...] = ()
     simulation: Simulation = NO_SIMULATION
     client_seconds: float | None = None
@@ -101,75 +81,101 @@ class Federation:
         check_consistent(algorithm)
         with naming_part("data"):
             require_sound(data)
-        held = partition.pooled() if algorithm.course.pooled else partition
-        _require_rows(data, partition, "training", len(data.train))
-        if not len(partition.indices):
-            raise FedquiltError("the partition gives nobody an example to train on")
-        if partition.noise is not None:
-            data = replace(data, train=replace(data.train, noise=partition.noise))
-        held, server_rows = take_share(held, data.train.y.numpy(), algorithm.after.share, seed)
-        own_test, own_split = held if algorithm.per_client.share == 0 else None, data.train
-        if held.test is not None:  # test examples of their own count, and nothing is held out
-            _require_rows(data, held.test, "test", len(data.test))
-            if len(held.test) != len(held):
-                raise FedquiltError(f"the partition has {len(held)} clients, but own tests for {len(held.test)}")
-            own_test, own_split = held.test, replace(data.test, noise=held.test.noise)
-        elif algorithm.per_client.share:
-            held, own_test = hold_out(held, algorithm.per_client.share, seed)
-        flips = any(corruption.labels is not None for corruption in simulation.corruption)
-        if flips and (data.train.y.dim() > 1 or not data.classes):
-            has = "sequences" if data.classes else "numbers as targets"
-            raise FedquiltError(f"corrupt: labels can be flipped only where an example has one; {data.name} has {has}")
+        data, held, server_rows, tests = divided(data, partition, algorithm, seed)
+        require_labels_to_flip(simulation, data)
         module = copied(module)
         bench = Workbench(module, Layout.of(module))
-        for penalty in algorithm.penalties:
-            with naming_part(penalty.name):
-                layer = classifier_layer(module, penalty.layer)
-                if not module.get_submodule(layer).weight.requires_grad:
-                    raise FedquiltError(f"{penalty.name} changes how the classifier learns, but {layer} is frozen")
+        require_trained_classifier(module, algorithm)
         with naming_part("run"):
-            measured = _measured(metrics, data)
-        own = (own_test, own_split, partition)
-        federation = cls(bench, bench.read(), algorithm, data, held, seed, server_rows, *own, {}, 0, 0, measured)
-        federation = replace(federation, simulation=simulation, client_seconds=client_seconds)
+            chosen = measured(metrics, data)
+        federation = cls(
+            bench=bench,
+            initial=bench.read(),
+            algorithm=algorithm,
+            seed=seed,
+            data=data,
+            given=partition,
+            partition=held,
+            server_rows=server_rows,
+            tests=tests,
+            metrics=chosen,
+            simulation=simulation,
+            client_seconds=client_seconds,
+        )
         with pinned():
-            bench.put_channels_last(True)
-            if not federation.runs():
-                bench.put_channels_last(False)
-            federation.rehearse()
-            return federation.without_single_examples().with_announcements()
+            return federation._rehearsed()
 
-    def without_single_examples(self) -> Federation:
-        """Return the federation with a method whose "auto" of `drop_last` is decided.
+    def _rehearsed(self) -> Federation:
+        """Try the model out, and return the federation with what depends on that decided."""
+        self.bench.put_channels_last(True)
+        if not self.rehearsal.runs():
+            self.bench.put_channels_last(False)
+        self.rehearsal.rehearse()
+        algorithm = self.algorithm
+        if self.rehearsal.needs_two_examples():
+            algorithm = replaced(algorithm, Epochs, Epochs.without_single)
+        setting = Setting(self.data, self.partition, self.server_rows, self.bench, self.initial)
+        return replace(self, algorithm=algorithm, first=first_broadcast(algorithm, setting))
 
-        Last batches of one example are left out where the model cannot learn from one.
-        """
-        normalising = any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in self.bench.module.modules())
-        error = self.failure(1) if normalising else None
-        single = isinstance(error, ValueError) and "more than 1 value per channel" in str(error)
-        if not single:
-            return self
-        return replace(self, algorithm=replaced(self.algorithm, Epochs, Epochs.without_single))
+    @cached_property
+    def server(self) -> Server:
+        """What the server knows; of the training data, its own rows alone."""
+        return Server(
+            bench=self.bench,
+            initial=self.initial,
+            algorithm=self.algorithm,
+            seed=self.seed,
+            data=replace(self.data, train=self.data.train.only(self.server_rows)),
+            population=self.population,
+            test_sizes=None if self.tests is None else self.tests.held.sizes,
+            first=self.first,
+            metrics=self.metrics,
+            simulation=self.simulation,
+        )
+
+    @cached_property
+    def site(self) -> Site:
+        """The site of all clients; `site.only(clients)` is one that has these clients' examples and no others."""
+        return Site(
+            bench=self.bench,
+            algorithm=self.algorithm,
+            seed=self.seed,
+            data=self.data,
+            partition=self.partition,
+            tests=self.tests,
+            metrics=self.metrics,
+            simulation=self.simulation,
+            client_seconds=self.client_seconds,
+        )
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """Evaluates models on the whole data set."""
+        return Evaluator(self.bench, self.algorithm.loss, self.data, self.metrics, self.seed)
+
+    @cached_property
+    def rehearsal(self) -> Rehearsal:
+        """Tries the model out on a few examples."""
+        return Rehearsal(self.bench, self.initial, self.algorithm, self.data, self.seed, self.evaluator)
+
+    @cached_property
+    def population(self) -> Population:
+        """What planning may know of all clients."""
+        return Population.of(self.partition, self.data.train.y.numpy(), self.data.classes)
 
     @property
-    def leaves_out_single_examples(self) -> bool:
-        """Whether the model cannot learn from one example, so that last batches of one are left out."""
-        return getattr(self.algorithm.sample, "drop_last", None) == "single"
+    def announced(self) -> State:
+        """What the server sends before the first round besides the model."""
+        return self.first.announced
 
-    def with_announcements(self) -> Federation:
-        """Return the federation with what its server tells at first."""
-        setting = Setting(self.data, self.partition, self.server_rows, self.bench, self.initial)
-        firsts = {}
-        for exchange in self.algorithm.exchanges:
-            if exchange.announce is not None:
-                with naming_part(exchange.name):
-                    firsts[exchange.name] = exchange.announce(setting)
-        return replace(
-            self,
-            announced={name: dict(first.announced) for name, first in firsts.items()},
-            uploaded_first=sum(first.uploaded for first in firsts.values()),
-            downloaded_first=max((first.asked for first in firsts.values()), default=0) * self.layout.nbytes,
-        )
+    @property
+    def layout(self) -> Layout:
+        """What stands where in the model's vector."""
+        return self.bench.layout
+
+    def start(self) -> RunState:
+        """Return the state of a run before its first round."""
+        return self.server.start()
 
     def placed(self, place: Place) -> Federation:
         """Return the federation with its model elsewhere, or itself if it is there already."""
@@ -183,257 +189,6 @@ class Federation:
     def with_kernels(self) -> Federation:
         """Return the federation with a model whose layers are computed by kernels."""
         changed = replace(self, bench=self.bench.with_kernels(channels_last=True))
-        return changed if changed.runs() else replace(self, bench=self.bench.with_kernels(channels_last=False))
-
-    def start(self) -> RunState:
-        """Return the state of a run before its first round."""
-        return RunState.of(initial_state(self.algorithm, self.initial, self.announced))
-
-    @cached_property
-    def population(self) -> Population:
-        """What planning may know of all clients."""
-        return Population(self.partition, self.data.train.y.numpy(), self.data.classes)
-
-    @property
-    def layout(self) -> Layout:
-        """What stands where in the model's vector."""
-        return self.bench.layout
-
-    def runs(self) -> bool:
-        """Say whether the model runs forward and backward on two examples; its values are left as they were."""
-        return self.failure() is None
-
-    def failure(self, examples: int = 2) -> Exception | None:
-        """Return why the model does not run forward and backward on some examples, where it is and in its precision."""
-        # The server's own examples: what is in a client's must not decide how the others are computed.
-        x, y = self.stand_in.take(torch.arange(min(examples, len(self.stand_in))))
-        params, buffers = self.bench.load(self.initial)
-        place, algorithm = self.bench.place, self.algorithm
-        recipe = Recipe(self.bench.module.train(), algorithm.loss, algorithm.local, EAGER, (), place.autocast)
-        with torch_seeded(self.seed, "trial", device=place.device):
-            try:
-                x, y = place.put((self.data.prepare(x) if self.data.prepare is not None else x, whole(y)))
-                outputs, _ = forward(recipe, params, buffers, x)
-                torch.autograd.grad(algorithm.loss(outputs, y), tuple(params.values()), allow_unused=True)
-            except ExampleError:  # an example that cannot be read says nothing of the model
-                return None
-            except Exception as error:
-                return error
-            finally:
-                self.bench.load(self.initial)
-        return None
-
-    @cached_property
-    def stand_in(self) -> Split:
-        """Examples of the server's own that look like clients': the test set, unless its examples look different."""
-        train, test = self.data.train, self.data.test
-        alike = all(
-            a.shape[1:] == b.shape[1:] and a.dtype == b.dtype and type(a) is type(b)
-            for a, b in ((train.x, test.x), (train.y, test.y))
-        )
-        return test if alike else train
-
-    def rehearse(self) -> None:
-        """Run the model on the examples with the largest labels, so that one that does not fit is refused at once."""
-        with torch_seeded(self.seed, "rehearsal"):
-            try:
-                for name in get_args(SplitName):
-                    labels = self.split(name).y
-                    row = int(labels.reshape(len(labels), -1).amax(dim=1).argmax())
-                    split = self.data.test
-                    if name == "train" and self.stand_in is split:
-                        # Labels of clients with the server's example: one that fails is the fault of who holds it.
-                        split, row = replace(self.data.train, x=split.x, y=labels[row : row + 1]), 0
-                    elif name == "train":
-                        split = self.data.train
-                    with suppress(ExampleError) if name == "train" else nullcontext():
-                        self._evaluate_rows(self.initial, split, (row, row + 1))
-            except ExampleError as error:
-                error.part = "data"
-                raise
-            except SpecError as error:  # the loss or a metric says what is wrong
-                error.part = "run"
-                raise
-            except Exception as error:
-                shape = tuple(self.data.test.x.shape[1:])
-                targets = f"there are {self.data.classes} classes" if self.data.classes else "targets are numbers"
-                raise FedquiltError(
-                    f"the model does not fit the data set {self.data.name} (an example is {shape}, {targets}): "
-                    f"{told(error)}"
-                ) from error
-
-    def run_client(
-        self, state: ServerState, round_: int, client: int, slot: int, kept: State | None
-    ) -> ClientUpdate | Fault:
-        """Run one client's update on a server's model and announcements; whatever goes wrong becomes its fault."""
-        data = self._data_of(client)
-        if not len(data):
-            return Fault(client, slot, NOTHING, kind="no examples")
-        if len(data) == 1 and self.leaves_out_single_examples:
-            return Fault(client, slot, SINGLE, kind="no examples")
-        context = self.context(state, round_, client, slot, kept)
-        return self._or_fault(client, slot, partial(client_update, self.algorithm, context, data))
-
-    def _or_fault(self, client: int, slot: int, work: Callable[[], T]) -> T | Fault:
-        """Do what is one client's own; whatever goes wrong becomes its fault, and what it changes is put back."""
-        try:
-            with alone([client], self.bench), time_limit(self.client_seconds):
-                return work()
-        except TooSlowError:
-            return Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
-        except ClientError as error:
-            return Fault(client, slot, str(error))
-        except BaseException as error:
-            if passes(error):
-                raise
-            return Fault(client, slot, told(error))
-
-    def run_block(
-        self,
-        program: Program,
-        state: ServerState,
-        round_: int,
-        clients: Sequence[int],
-        slots: Sequence[int],
-        kept: Sequence[State | None],
-        gone: Sequence[tuple[int, int]] = (),
-    ) -> list[Answer]:
-        """Run a block of clients as one program; if that fails, find out with whom, and run it again without them.
-
-        The others get the same bits whoever fails. These depend on how many clients a block has, and of which sizes: in
-        the place of one that is left out, a stand-in is trained. `gone` are clients that were left out before, each after
-        the place that it had in the block.
-        """
-        rows: list[Row] = list(zip(clients, slots, kept, strict=True))
-        for place, client in sorted(gone):
-            rows.insert(place, (client, None, None))
-        held = [row for row in rows if self.population.sizes[row[0]]]
-        faults = [
-            Fault(client, slot, NOTHING, kind="no examples")
-            for client, slot, _ in rows
-            if slot is not None and not self.population.sizes[client]
-        ]
-        results = self._block_or_error(program, state, round_, held)
-        if isinstance(results, BaseException):
-            error = results
-            singly = [self.run_client(state, round_, *own) for own in _there(held)]
-            guilty = {result.slot: result for result in singly if isinstance(result, Fault)}
-            faults += guilty.values()
-            held = [(client, None, None) if slot in guilty else (client, slot, own) for client, slot, own in held]
-            if guilty or isinstance(error, TooSlowError):
-                results = self._block_or_error(program, state, round_, held)
-        if isinstance(results, BaseException):
-            error = results
-            results = [self._fault_of_program(client, slot, error) for client, slot, _ in _there(held)]
-        return [*results, *faults]
-
-    def _block_or_error(
-        self, program: Program, state: ServerState, round_: int, rows: Sequence[Row]
-    ) -> Sequence[Answer] | BaseException:
-        """Train a block, if anybody of it is there; return what is raised in clients' code."""
-        there = [client for client, _, _ in _there(rows)]
-        if not there:
-            return []
-        seconds = None if self.client_seconds is None else self.client_seconds * len(rows)
-        try:
-            with alone(there, self.bench), time_limit(seconds):
-                return self.train_block(program, state, round_, *zip(*rows, strict=True))
-        except BaseException as error:
-            if passes(error):
-                raise
-            return error
-
-    def _fault_of_program(self, client: int, slot: int, error: BaseException) -> Fault:
-        """Leave out a client that does nothing wrong by itself: its block takes too long, or the program fails."""
-        if isinstance(error, TooSlowError):
-            return Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
-        return Fault(client, slot, f"cannot be trained in a block: {told(error)}")
-
-    def train_block(
-        self,
-        program: Program,
-        state: ServerState,
-        round_: int,
-        clients: Sequence[int],
-        slots: Sequence[int | None],
-        kept: Sequence[State | None],
-    ) -> Sequence[Answer]:
-        """Train a block of clients, all of whom hold data, as one program; those without a slot have stand-ins."""
-        there = _there(zip(clients, slots, kept, strict=True))
-        contexts = [self.context(state, round_, client, slot, own) for client, slot, own in there]
-        datas = [self._data_of(client) for client, _, _ in there]
-        sizes = {row: int(self.population.sizes[clients[row]]) for row, slot in enumerate(slots) if slot is None}
-        return block_update(program, self.algorithm, contexts, datas, sizes)
-
-    def evaluate_own(self, state: ServerState, round_: int, client: int, kept: State | None) -> Counted | Fault:
-        """Evaluate the model that a client would use on its own data; whatever goes wrong becomes its fault."""
-        context = self.context(state, round_, client, client, kept)
-        return self._or_fault(client, client, partial(self._counted_own, context))
-
-    def _counted_own(self, context: Context) -> Counted:
-        assert self.own_test is not None
-        model = own_model(self.algorithm, context, self._data_of(context.client))
-        rows = self.own_test.client(context.client)
-        with torch_seeded(self.seed, "evaluate own", context.client):
-            cut = [rows[first:last] for first, last in chunks(len(rows))]
-            return added([self._evaluate_rows(model, self.own_split, part) for part in cut])
-
-    def context(self, state: ServerState, round_: int, client: int, slot: int, kept: State | None) -> Context:
-        """Return what a client is given for a round."""
-        return Context(
-            bench=self.bench,
-            start=state.model,
-            seed=self.seed,
-            round=round_,
-            client=client,
-            slot=slot,
-            kept=kept or {},
-            announced=state.announced,
-            tamper=self.simulation.tamper_of(client, len(self.partition), self.seed, (round_, client, slot)),
-        )
-
-    def _data_of(self, client: int) -> ClientData:
-        relabel = self.simulation.relabel_of(client, len(self.partition), self.seed)
-        return ClientData(self.data, self.data.train, self.partition.client(client), relabel)
-
-    def split(self, name: SplitName) -> Split:
-        """Return a split of the data by name."""
-        return self.data.train if name == "train" else self.data.test
-
-    def evaluate(self, model: ModelState, split: SplitName, rows: tuple[int, int]) -> Counted:
-        """Evaluate a model on some rows of a split."""
-        with torch_seeded(self.seed, f"evaluate {split}", rows[0]):
-            return self._evaluate_rows(model, self.split(split), rows)
-
-    def _evaluate_rows(self, model: ModelState, split: Split, rows: tuple[int, int] | Indices) -> Counted:
-        try:
-            return evaluate_chunk(self.bench, self.algorithm.loss, model, self.data, split, rows, self.metrics)
-        finally:
-            pin_again()
-
-
-def _there(rows: Iterable[Row]) -> list[tuple[int, int, State | None]]:
-    """Return those of a block who were not left out."""
-    return [(client, slot, own) for client, slot, own in rows if slot is not None]
-
-
-def _measured(metrics: Sequence[Metric] | None, data: Data) -> tuple[Metric, ...]:
-    if metrics is None:
-        return (accuracy(),) if data.classes else ()
-    for metric in metrics:
-        if metric.classes > data.classes:
-            has = f"has {data.classes}" if data.classes else "has none: its targets are numbers"
-            least = f"at least {metric.classes} classes" if metric.classes > 1 else "classes"
-            raise SpecError(f"metrics: {metric.name} needs {least}; the data set {data.name} {has}")
-    return tuple(metrics)
-
-
-def _require_rows(data: Data, held: Partition, part: str, rows: int) -> None:
-    """Refuse a partition that names examples which are not there."""
-    if len(held.indices) and int(held.indices.min()) < 0:
-        raise FedquiltError(f"the partition names example {int(held.indices.min())}; positions start at 0")
-    if len(held.indices) and int(held.indices.max()) >= rows:
-        raise FedquiltError(
-            f"the partition names example {int(held.indices.max())}, but the data set {data.name} has only "
-            f"{rows} {part} examples"
-        )
+        if changed.rehearsal.runs():
+            return changed
+        return replace(self, bench=self.bench.with_kernels(channels_last=False))

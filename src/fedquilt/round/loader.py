@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedquilt.algorithm.algorithm import Algorithm, Batches
+from fedquilt.algorithm.algorithm import Algorithm, Batches, Shortened
 from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
-from fedquilt.data.data import whole
 from fedquilt.round.local_step import Batch
 from fedquilt.round.prefetch import made_ahead
 
@@ -39,14 +38,14 @@ class Feed:
     def of(cls, algorithm: Algorithm, context: Context, data: ClientData, purpose: str = "") -> Feed:
         """Draw a client's batches."""
         rng = generator(context.seed, f"{purpose}sample", *context.key)
-        counted = getattr(algorithm.sample, "a_pass", None)  # where a pass may leave examples out
+        sample = algorithm.sample
         return cls(
             data=data,
-            batches=algorithm.sample(len(data), rng, context.round),
+            batches=sample(len(data), rng, context.round),
             weights=_importance(algorithm, context, data),
             context=context,
             purpose=purpose,
-            a_pass=len(data) if counted is None else counted(len(data), context.round),
+            a_pass=sample.a_pass(len(data), context.round) if isinstance(sample, Shortened) else len(data),
         )
 
     def __iter__(self) -> Iterator[Batch]:
@@ -70,16 +69,9 @@ class Feed:
             first = last
 
     def _ready(self, order: Indices, rng: np.random.Generator | None) -> tuple[Tensor, Tensor]:
-        rows, data, noise = torch.from_numpy(self.data.rows[order]), self.data.data, self.data.split.noise
-        x, y = self.data.split.take(rows)
-        y = whole(y)
-        if self.data.relabel is not None:
-            y = self.data.relabel(y, data.classes)
-        if data.augment is not None and rng is not None:
-            x = data.augment(x, rng)
-        elif data.prepare is not None:
-            x = data.prepare(x)
-        return x if noise is None else noise.added(x, rows.numpy()), y
+        data = self.data.data
+        x, y = data.batch(self.data.split, torch.from_numpy(self.data.rows[order]), rng)
+        return x, y if self.data.relabel is None else self.data.relabel(y, data.classes)
 
 
 def _importance(algorithm: Algorithm, context: Context, data: ClientData) -> Tensor | None:

@@ -10,7 +10,7 @@ A mode decides how it is executed, and nothing in a method, loss or transform ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -53,18 +53,6 @@ class Carried(NamedTuple):
     buffers: Tensors
 
 
-class Point(NamedTuple):
-    """The values of a step that do not come from the one before.
-
-    The round's start, its rates, this step's noise, and what exchanges gave for the round.
-    """
-
-    start: Tensors
-    rates: Sequence[Tensor]
-    normals: Sequence[Tensors] = ()
-    given: dict[str, Tensors] | None = None
-
-
 @dataclass(frozen=True)
 class Mode:
     """How a step is executed."""
@@ -91,34 +79,32 @@ class Recipe:
     unused: frozenset[str] = frozenset()
 
 
-def local_step(
-    recipe: Recipe, params: Tensors, carried: Carried, batch: Batch, point: Point
-) -> tuple[Tensors, Carried, Tensor]:
-    """Take one step of local training."""
-    given, unused = point.given or {}, recipe.unused
-    objective = partial(_objective, recipe, carried.buffers, batch, given)
+def local_step(recipe: Recipe, carried: Carried, batch: Batch, at: At) -> tuple[Tensors, Carried, Tensor]:
+    """Take one step of local training from `at.params`. How it is executed is up to the recipe."""
+    params, unused = at.params, recipe.unused
+    objective = partial(_objective, recipe, carried.buffers, batch, at.given)
     gradients, value, buffers = recipe.mode.gradient(objective, params)
     if len(gradients) < len(params):
         unused = frozenset(params.keys() - gradients.keys())
         gradients = {name: gradients[name] if name in gradients else torch.zeros_like(p) for name, p in params.items()}
     with torch.no_grad():
-        at = At(params, point.start, point.rates, point.normals, recipe.mode.in_place, given, unused)
+        at = At(params, at.start, at.rates, at.normals, recipe.mode.in_place, at.given, unused)
         stepped, optimiser = recipe.local.apply(gradients, carried.optimiser, at)
     return stepped, Carried(optimiser, buffers), value
 
 
-def unused_parameters(recipe: Recipe, params: Tensors, buffers: Tensors, batch: Batch, point: Point) -> frozenset[str]:
+def unused_parameters(recipe: Recipe, buffers: Tensors, batch: Batch, at: At) -> frozenset[str]:
     """Return the names of the parameters that the loss does not depend on, such as those of a branch that is not taken.
 
     It is a property of model and loss, so that one batch shows it.
     """
-    leaves = {name: p.detach().clone().requires_grad_() for name, p in params.items()}
-    gradients, _, _ = _by_autograd(partial(_objective, recipe, buffers, batch, point.given or {}), leaves)
-    return frozenset(params.keys() - gradients.keys())
+    leaves = {name: p.detach().clone().requires_grad_() for name, p in at.params.items()}
+    gradients, _, _ = _by_autograd(partial(_objective, recipe, buffers, batch, at.given), leaves)
+    return frozenset(at.params.keys() - gradients.keys())
 
 
 def _objective(
-    recipe: Recipe, buffers: Tensors, batch: Batch, given: dict[str, Tensors], params: Tensors
+    recipe: Recipe, buffers: Tensors, batch: Batch, given: Mapping[str, Tensors], params: Tensors
 ) -> tuple[Tensor, tuple[Tensor, Tensors]]:
     """Return what is minimised, the loss of the data alone, and the buffers afterwards."""
     outputs, after = forward(recipe, params, buffers, batch.x)

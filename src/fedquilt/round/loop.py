@@ -11,13 +11,13 @@ from fedquilt.algorithm.updates import ClientUpdate
 from fedquilt.compute.layout import ModelState
 from fedquilt.compute.tensors import flat
 from fedquilt.round.course import Heard, Step, Work, every_group
-from fedquilt.round.federation import Federation
 from fedquilt.round.measures import Measures, Record, evaluating, mean
+from fedquilt.round.server import Server
 from fedquilt.round.session import Pending, Session
 
 
 def rounds(
-    federation: Federation,
+    server: Server,
     session: Session,
     run: RunState,
     last: int,
@@ -28,24 +28,24 @@ def rounds(
 
     While a round is evaluated, the clients of the next one are set to work. Whoever stops here gives that work up.
     """
-    course = federation.algorithm.course.round or every_group
+    course = server.algorithm.course.round or every_group
     clock = Clock()
     pending: Pending[Record] | None = None
     while run.round < last:
         measured = (run.round + 1) % measures.every == 0 or run.round + 1 == last
         models: list[ModelState] = []
         start = run.groups[0].state.model if len(run.groups) == 1 else None
-        diagnosing = partial(measures.diagnose, federation, start, models) if measures.diagnose is not None else dict
+        diagnosing = partial(measures.diagnose, start, models) if measures.diagnose is not None else dict
         observe = partial(_keep, models) if measured and measures.diagnose is not None else None
         try:
-            end = course(Work(federation, session, heard, observe), run)
+            end = course(Work(server, session, heard, observe), run)
         finally:  # a round that cannot be begun does not cost the one before it
             if pending is not None:
                 yield run, clock.timed(pending())
         run, steps = end()
-        record = _record(federation, steps)
+        record = _record(server, steps)
         if measured:
-            pending = partial(_complete, record, evaluating(federation, session, run, measures), diagnosing)
+            pending = partial(_complete, record, evaluating(server, session, run, measures), diagnosing)
         else:
             pending = None
             yield run, clock.timed(record)
@@ -74,7 +74,7 @@ def _keep(models: list[ModelState], start: ModelState, update: ClientUpdate) -> 
     models.append(ModelState(start.vector + update.delta, update.buffers.clone(), update.counters.clone()))
 
 
-def _record(federation: Federation, steps: list[Step]) -> Record:
+def _record(server: Server, steps: list[Step]) -> Record:
     first = steps[0].planned.round == 1
     seconds = [step.planned.seconds for step in steps if step.planned.seconds is not None]
     heard = [(step.merged.loss, step.merged.examples) for step in steps if step.merged.loss is not None]
@@ -82,11 +82,11 @@ def _record(federation: Federation, steps: list[Step]) -> Record:
     faults = [fault for step in steps for fault in step.merged.faults]
     dropped = [fault.named() for fault in faults if not fault.simulated]
     absent = [{"client": fault.client, "reason": fault.reason} for fault in faults if fault.simulated]
-    down = federation.downloaded_first if first else 0
-    down += sum(_down(federation, step.before) * len(step.planned.clients) for step in steps)
-    up = sum(federation.layout.nbytes * len(step.merged.clients) + step.merged.told for step in steps)
-    up += federation.uploaded_first if first else 0
-    sends = federation.algorithm.course.sends
+    down = server.first.downloaded if first else 0
+    down += sum(_down(server, step.before) * len(step.planned.clients) for step in steps)
+    up = sum(server.layout.nbytes * len(step.merged.clients) + step.merged.told for step in steps)
+    up += server.first.uploaded if first else 0
+    sends = server.algorithm.course.sends
     record: Record = {
         "round": steps[0].planned.round,
         "accuracy": None,
@@ -106,5 +106,5 @@ def _record(federation: Federation, steps: list[Step]) -> Record:
     return record | ({"absent": absent} if absent else {}) | ({"simulated_seconds": max(seconds)} if seconds else {})
 
 
-def _down(federation: Federation, state: ServerState) -> int:
-    return federation.layout.nbytes + sum(tensor.nbytes for _, tensor in flat(state.announced))
+def _down(server: Server, state: ServerState) -> int:
+    return server.layout.nbytes + sum(tensor.nbytes for _, tensor in flat(state.announced))

@@ -11,10 +11,10 @@ import numpy as np
 
 from fedquilt.algorithm.state import RunState
 from fedquilt.algorithm.updates import Fault
+from fedquilt.base.types import Indices
 from fedquilt.compute.layout import ModelState
-from fedquilt.partition.partition import Partition
-from fedquilt.round.evaluation import Counted, Evaluation
-from fedquilt.round.federation import Federation, SplitName
+from fedquilt.round.evaluation import Counted, Evaluation, SplitName
+from fedquilt.round.server import Server
 from fedquilt.round.session import Measured, Pending, Session
 
 Record = dict[str, Any]
@@ -26,8 +26,8 @@ QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 Own = Callable[[int, Sequence[int], Sequence[Counted]], None]
 """(round, clients, what was counted on each one's own test examples): is told how every client fares."""
 
-Diagnose = Callable[[Federation, ModelState | None, Sequence[ModelState]], Record]
-"""(federation, the model of the round's start, if it is one, clients' models after it) -> what is measured of them."""
+Diagnose = Callable[[ModelState | None, Sequence[ModelState]], Record]
+"""(the model of the round's start, if it is one, clients' models after it) -> what is measured of them."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class Measures:
 
 
 def evaluating(
-    federation: Federation, session: Session, run: RunState, measures: Measures, split: SplitName = "test"
+    server: Server, session: Session, run: RunState, measures: Measures, split: SplitName = "test"
 ) -> Pending[Record]:
     """Begin to evaluate a run's models: the mean over groups of clients and, where there are several, each group's."""
     testing = [session.evaluate(group.state.model, split) for group in run.groups]
     training = [session.evaluate(group.state.model, "train") for group in run.groups] if measures.train_loss else []
-    own = None if federation.own_test is None else _own(session, federation.own_test, run, measures.own)
+    own = None if server.test_sizes is None else _own(session, server.test_sizes, run, measures.own)
 
     def complete() -> Record:
-        found, shares = [evaluation() for evaluation in testing], _shares(federation, run)
+        found, shares = [evaluation() for evaluation in testing], _shares(server, run)
         record = _figures(found, shares)
         if len(run.groups) > 1:
-            clients = [round(share * len(federation.partition)) for share in shares]
+            clients = [round(share * len(server.population)) for share in shares]
             record["groups"] = [
                 {"clients": count} | _figures([evaluation], [1.0])
                 for count, evaluation in zip(clients, found, strict=True)
@@ -71,8 +71,8 @@ def evaluating(
     return complete
 
 
-def _shares(federation: Federation, run: RunState) -> list[float]:
-    clients = [len(federation.partition) if group.clients is None else len(group.clients) for group in run.groups]
+def _shares(server: Server, run: RunState) -> list[float]:
+    clients = [len(server.population) if group.clients is None else len(group.clients) for group in run.groups]
     return [count / sum(clients) for count in clients]
 
 
@@ -92,9 +92,9 @@ def _loss(evaluations: Sequence[Evaluation], shares: Sequence[float]) -> float |
     return _finite(mean([evaluation.loss for evaluation in evaluations], shares))
 
 
-def _own(session: Session, own_test: Partition, run: RunState, own: Own | None) -> Pending[Record]:
+def _own(session: Session, sizes: Indices, run: RunState, own: Own | None) -> Pending[Record]:
     """Begin to test every client on its own data."""
-    sizes, tested, testing = own_test.sizes, list[int](), list[Pending[list[Measured]]]()
+    tested, testing = list[int](), list[Pending[list[Measured]]]()
     for group in run.groups:
         members = range(len(sizes)) if group.clients is None else group.clients.tolist()
         chosen = [client for client in members if sizes[client]]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.cohort import BlockFold
 from fedquilt.algorithm.exact import WideMean
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.transform import At
@@ -60,7 +61,7 @@ def merge(
     absent = [(planned.client_of[slot], slot, why) for slot, why in planned.absent.items()]
     tally = Tally([Fault(*about, simulated=True, kind="absent") for about in absent])
     singly = gathers or layout.buffer_size or layout.counter_size or seen is not None
-    at_once = None if singly else getattr(deltas, "add_block", None)
+    at_once = deltas.add_block if isinstance(deltas, BlockFold) and not singly else None
     for answer in results:
         if isinstance(answer, BlockUpdate) and at_once is not None and expected.all_usable(answer):
             at_once(answer)

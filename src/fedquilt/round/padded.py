@@ -16,10 +16,10 @@ from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.context import ClientData
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
-from fedquilt.data.data import whole
 from fedquilt.round.loader import Feed
+from fedquilt.round.local_step import Batch
 
-GATHERED = 2**15
+BLOCK_EXAMPLES = 2**15
 """Examples of a block made ready at a time, about: a bound on memory. It changes no bits."""
 
 
@@ -77,25 +77,25 @@ class Padded:
         """Whether there is no padding at all."""
         return bool(self.there.all())
 
-    def ready(self) -> Iterator[dict[str, Tensor]]:
-        """Make the examples ready, call by call: inputs, targets, and weights where they are not all 1."""
+    def ready(self) -> Iterator[Batch]:
+        """Make the examples ready, call by call; weights are given where they are not all 1."""
         one = self.feeds[0].data
-        several = max((one.data.at_once or GATHERED) // max(self.rows[0].size, 1), 1)
+        several = max((one.data.at_once or BLOCK_EXAMPLES) // max(self.rows[0].size, 1), 1)
         for first in range(0, len(self.rows), several):
             rows = torch.from_numpy(self.rows[first : first + several])
-            y = whole(one.split.y.index_select(0, rows.flatten()))
+            y = one.split.targets(rows.flatten())
             y = y.view(*rows.shape, *y.shape[1:])
             x = self._augmented[first : first + several] if one.data.augment is not None else _inputs(one, rows)
             for client, feed in enumerate(self.feeds):
                 relabel = feed.data.relabel
                 if relabel is not None:
                     y[:, client] = relabel(y[:, client].flatten(), one.data.classes).view(y[:, client].shape)
-            fed = {"x": x, "y": y}
+            made = [x, y]
             if self.feeds[0].weights is not None or not self.full:
-                fed["there"] = torch.from_numpy(self.there[first : first + several])
-                fed["weights"] = self._weights(fed["there"], y)
+                there = torch.from_numpy(self.there[first : first + several])
+                made += [self._weights(there, y), there]
             for call in range(len(rows)):
-                yield {name: values[call] for name, values in fed.items()}
+                yield Batch(*(values[call] for values in made))
 
     def mean_losses(self, losses: Tensor) -> list[float]:
         """Return every client's mean loss over its examples; `losses` are (clients, steps)."""
@@ -135,9 +135,7 @@ def _by_call(values: npt.NDArray[Any], calls: int) -> npt.NDArray[Any]:
 
 
 def _inputs(data: ClientData, rows: Tensor) -> Tensor:
-    x = data.split.x.index_select(0, rows.flatten())
-    x = x if data.data.prepare is None else data.data.prepare(x)
-    x = x if data.split.noise is None else data.split.noise.added(x, rows.flatten().numpy())
+    x = data.data.inputs(data.split, rows.flatten())
     return x.view(*rows.shape, *x.shape[1:])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +14,8 @@ from fedquilt.base.errors import FedquiltError
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.partition.partition import Partition
+from fedquilt.round.server import Server
 from fedquilt.round.training import ClientError, fit
-
-if TYPE_CHECKING:
-    from fedquilt.round.federation import Federation
 
 SERVER = -1
 """The server's place in the keys of random draws."""
@@ -50,13 +47,13 @@ def take_share(
     return partition.holding(partition.indices[~taken], sizes), np.sort(partition.indices[taken]).astype(np.int64)
 
 
-def train_at_server(federation: Federation, state: ServerState) -> ServerState:
+def train_at_server(server: Server, state: ServerState) -> ServerState:
     """Train the model on the server's data, where the algorithm asks for it."""
-    inner = federation.algorithm.after.algorithm
+    inner = server.algorithm.after.algorithm
     if inner is None:
         return state
-    context = Context(federation.bench, state.model, federation.seed, state.round, SERVER, SERVER)
-    data = ClientData(federation.data, federation.data.train, federation.server_rows)
+    context = Context(server.bench, state.model, server.seed, state.round, SERVER, SERVER)
+    data = ClientData(server.data, server.data.train, np.arange(len(server.data.train)))
     try:
         after = fit(inner, context, data, state.model).after
     except ClientError as error:

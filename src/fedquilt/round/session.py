@@ -9,8 +9,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 from fedquilt.algorithm.state import ClientStore, ServerState
 from fedquilt.algorithm.updates import Answer, Fault
 from fedquilt.compute.layout import ModelState
-from fedquilt.round.evaluation import Counted, Evaluation
-from fedquilt.round.federation import Federation, SplitName
+from fedquilt.round.evaluation import Counted, Evaluation, SplitName
+from fedquilt.round.federation import Federation
 from fedquilt.round.plan import Plan
 
 T = TypeVar("T")

@@ -13,13 +13,14 @@ from torch import Tensor
 from fedquilt.algorithm.algorithm import Algorithm, Until
 from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.algorithm.penalty import classifier_layer, watched
+from fedquilt.algorithm.transform import At
 from fedquilt.base.errors import told
 from fedquilt.base.rng import generator, torch_seeded
 from fedquilt.base.types import Indices
 from fedquilt.compute.interrupts import comes_from_outside
 from fedquilt.compute.layout import ModelState, State, Tensors
 from fedquilt.round.loader import Feed
-from fedquilt.round.local_step import EAGER, Carried, Point, Recipe, local_step
+from fedquilt.round.local_step import EAGER, Carried, Recipe, local_step
 
 OPTIMISER = "optimiser"
 """The name under which a client keeps its optimiser's state; exchanges have theirs."""
@@ -73,8 +74,8 @@ def fit(
             recipe = Recipe(module, algorithm.loss, algorithm.local, EAGER, watching, place.autocast)
             for batch in feed:
                 normals = place.put(draw_normals(noise, algorithm.local.normals, params))
-                point = Point(start, rates, normals, given)
-                params, carried, loss = local_step(recipe, params, carried, batch, point)
+                at = At(params, start, rates, normals, given=given or {})
+                params, carried, loss = local_step(recipe, carried, batch, at)
                 losses.append(loss)
                 if until is not None and _converged(until, losses, feed):
                     break

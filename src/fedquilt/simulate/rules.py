@@ -97,7 +97,8 @@ class ByClassAndHour:
 
     def __call__(self, round_: int, population: Population, seed: int) -> npt.NDArray[np.bool_]:
         """Draw who can be asked; one generator serves all clients, so that a million of them cost milliseconds."""
-        probability = self.probabilities(round_, population.classes)[population.commonest_class]
+        held = population.classes_held
+        probability = self.probabilities(round_, held.classes)[held.commonest]
         return generator(seed, "available", round_).random(len(population)) < probability
 
     def probabilities(self, round_: int, classes: int) -> Floats:

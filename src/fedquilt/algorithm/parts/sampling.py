@@ -71,6 +71,15 @@ class Epochs:
         return examples if batch >= examples else whole(batch)
 
 
+def leaves_out_single(sample: object) -> bool:
+    """Say whether last batches of one example are left out, because the model cannot learn from one.
+
+    >>> leaves_out_single(Epochs(1, 2).without_single()), leaves_out_single(Epochs(1, 2))
+    (True, False)
+    """
+    return isinstance(sample, Epochs) and sample.drop_last == "single"
+
+
 @lru_cache(maxsize=1024)
 def _cuts(count: int, examples: int, size: int) -> Indices:
     """Return where batches begin and end in some passes; kept, because clients of a size share them."""
