@@ -33,7 +33,7 @@ PAGES = [
     METHODS / "index.md",
     *METHOD_PAGES,
 ]
-COMMANDS = typer.main.get_command(fedquilt.cli.app).commands  # type: ignore[attr-defined]
+COMMANDS = typer.main.get_command(fedquilt.cli.app.app).commands  # type: ignore[attr-defined]
 
 
 def name_of(page: Path) -> str:
