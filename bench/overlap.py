@@ -33,8 +33,8 @@ from fedquilt.compute.layout import ModelState
 from fedquilt.data.data import Split
 from fedquilt.engines import processes
 from fedquilt.partition.partition import Partition
-from fedquilt.round.evaluation import Counted, Evaluation
-from fedquilt.round.federation import Federation, SplitName
+from fedquilt.round.evaluation import Counted, Evaluation, SplitName
+from fedquilt.round.federation import Federation
 from fedquilt.round.loop import rounds
 from fedquilt.round.measures import Measures
 from fedquilt.round.plan import Plan

@@ -174,7 +174,7 @@ LIES = {
 
 
 def heard(session, federation, lie, last=2):
-    records = list(rounds(federation, Tampering(session, lie), federation.start(), last, Measures()))
+    records = list(rounds(federation.server, Tampering(session, lie), federation.start(), last, Measures()))
     (run, _) = records[-1]
     return run.groups[0].state.model.vector.clone(), [record for _, record in records]
 

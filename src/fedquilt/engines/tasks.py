@@ -8,8 +8,7 @@ from typing import Literal
 
 from fedquilt.algorithm.updates import Answer, BlockUpdate, Fault
 from fedquilt.compute.layout import State
-from fedquilt.round.evaluation import Counted
-from fedquilt.round.evaluation import SplitName
+from fedquilt.round.evaluation import Counted, SplitName
 
 Do = Literal["train", "own", "evaluate"]
 

@@ -1,4 +1,4 @@
-"""Local training of one client, step by step. In simulation and in a real federation alike it happens here alone."""
+"""Local training of one client, step by step. Clients in blocks are trained in block.py, with the same local step."""
 
 from __future__ import annotations
 
