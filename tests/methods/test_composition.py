@@ -64,8 +64,8 @@ def test_together_they_run_resume_and_reproduce(name, module, blobs, unbalanced,
     [
         (lambda: fq.median(fq.fed_dyn(avg())), ("fed_dyn", "median"), "reduce"),
         (lambda: fq.fed_dyn(fq.fed_avg_m()), ("fed_avg_m", "fed_dyn"), "server"),
-        (lambda: fq.fine_tuned(fq.fl_hc(avg()), holdout=0.5), ("fl_hc", "fine_tuned"), "own"),
-        (lambda: fq.ditto(fq.fine_tuned(avg())), ("fine_tuned", "ditto"), "personalise"),
+        (lambda: fq.fine_tuned(fq.fl_hc(avg()), holdout=0.5), ("fl_hc", "fine_tuned"), "per_client.share"),
+        (lambda: fq.ditto(fq.fine_tuned(avg())), ("fine_tuned", "ditto"), "per_client.personalise"),
     ],
 )
 def test_contradictions_are_refused_with_both_names(together, names, part):

@@ -65,7 +65,7 @@ CASES = {
 
 
 def test_every_model_has_a_case() -> None:
-    assert sorted(CASES) == list(registry) == sorted(models.__all__)
+    assert sorted(CASES) == list(registry) == sorted(set(models.__all__) - {"load_weights"})
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -61,7 +61,7 @@ def divergence(history: History, last: int | None) -> str | None:
         lost = sum(_lost(record) for record in records)
         if 2 * lost > len(records):
             return f"most clients' updates in {lost} of {len(records)} rounds {unusable}"
-        unchanged = [record for record in records if record["dropped"] and not record.get("applied", True)]
+        unchanged = [record for record in records if record.get("dropped") and not record.get("applied", True)]
         if 2 * len(unchanged) > len(records):
             first = unchanged[0]["dropped"][0]
             why = f"client {first['client']}: {first['reason']}"

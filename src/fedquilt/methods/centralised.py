@@ -26,7 +26,7 @@ def centralised(
 ) -> Algorithm:
     """SGD on the pooled data of all clients, the baseline for relative accuracy (McMahan 2017, Hsu 2020).
 
-    >>> centralised(lr=0.1, batch=64).pooled
+    >>> centralised(lr=0.1, batch=64).course.pooled
     True
     """
     base = fed_avg(

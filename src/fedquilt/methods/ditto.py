@@ -42,7 +42,7 @@ def ditto(
     Nothing more is sent; a client keeps a second model, and trains twice.
 
     >>> from fedquilt import fed_avg
-    >>> ditto(fed_avg(), pull=1.0).personalise.kept
+    >>> ditto(fed_avg(), pull=1.0).per_client.personalise.kept
     'ditto'
     """
     inner = fed_avg(lr=lr, epochs=epochs, batch=batch, drop_last=drop_last)

@@ -40,7 +40,7 @@ def fed_dyn(algorithm: Algorithm, alpha: Positive = 0.01) -> Algorithm:
     client keeps one vector as large as it, the server another.
 
     >>> from fedquilt import fed_avg
-    >>> fed_dyn(fed_avg(), alpha=0.1).claims[0]
+    >>> fed_dyn(fed_avg(), alpha=0.1).applied.claims[0]
     ('weigh', 'fed_dyn')
     """
     end, regroup = partial(_end, alpha), partial(_regroup, alpha)

@@ -24,7 +24,7 @@ def own_test(algorithm: Algorithm, holdout: BelowOne = 0.2) -> Algorithm:
     out.
 
     >>> from fedquilt import fed_avg
-    >>> own_test(fed_avg()).own
+    >>> own_test(fed_avg()).per_client.share
     0.2
     """
     return claim(algorithm, "own_test", per_client={"share": holdout})
@@ -46,7 +46,7 @@ def fine_tuned(
     batch normalisation does on a single example, the client is tested with the model as it is.
 
     >>> from fedquilt import fed_avg
-    >>> fine_tuned(fed_avg(), epochs=2).personalise.by.name
+    >>> fine_tuned(fed_avg(), epochs=2).per_client.personalise.by.name
     'fed_avg'
     """
     inner = replace(fed_avg(lr=lr, epochs=epochs, batch=batch, drop_last=drop_last), loss=algorithm.loss)

@@ -31,7 +31,7 @@ def geometric_median(
     The server holds all of a round's updates at once.
 
     >>> from fedquilt import fed_avg
-    >>> geometric_median(fed_avg(), iterations=3).claims
+    >>> geometric_median(fed_avg(), iterations=3).applied.claims
     (('reduce', 'geometric_median'),)
     """
     combine = partial(geometric_median_of, iterations, tolerance, smoothing)

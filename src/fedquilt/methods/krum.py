@@ -36,7 +36,7 @@ def krum(algorithm: Algorithm, corrupt: Clients = 0, selected: Count = 1) -> Alg
     Ties go to the lower slot. The server holds all of a round's updates at once.
 
     >>> from fedquilt import fed_avg
-    >>> krum(fed_avg(fraction=0.5), corrupt=2, selected=3).claims
+    >>> krum(fed_avg(fraction=0.5), corrupt=2, selected=3).applied.claims
     (('reduce', 'krum'),)
     """
     return claim(algorithm, "krum", reduce=partial(Held, partial(krum_choice, corrupt, selected)))

@@ -35,7 +35,7 @@ def local_only(
     A share `holdout` of a client's data is kept out of training to test it on (with 0, it is tested on what it trains on).
     Every client's model is evaluated on the whole test set: with many clients, set `run.eval_every`.
 
-    >>> local_only(lr=0.05).sends
+    >>> local_only(lr=0.05).course.sends
     False
     """
     base = fed_avg(

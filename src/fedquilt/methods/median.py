@@ -22,7 +22,7 @@ def median(algorithm: Algorithm) -> Algorithm:
     in the middle. The server holds all of a round's updates at once.
 
     >>> from fedquilt import fed_avg
-    >>> median(fed_avg()).claims
+    >>> median(fed_avg()).applied.claims
     (('reduce', 'median'),)
     """
     return claim(algorithm, "median", reduce=partial(Held, coordinate_median))

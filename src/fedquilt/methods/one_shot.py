@@ -33,7 +33,7 @@ def one_shot(
     A client stops when the mean training loss of a pass over its data has fallen by no more than `tolerance` of the one
     before, `patience` passes in a row, or after `max_epochs`. Training ends after one round, whatever `rounds` says.
 
-    >>> one_shot(tolerance=0.01).last_round
+    >>> one_shot(tolerance=0.01).course.last_round
     1
     """
     base = fed_avg(

@@ -36,7 +36,7 @@ def server_training(
     Nothing more is sent: the cost is the server's.
 
     >>> from fedquilt import fed_avg
-    >>> server_training(fed_avg(), share=0.1).server_share
+    >>> server_training(fed_avg(), share=0.1).after.share
     0.1
     """
     if not share:
