@@ -116,5 +116,5 @@ def test_a_client_that_sends_nan_keeps_no_model_and_disturbs_no_other(run, poiso
 
 
 def test_it_does_not_go_with_another_way_to_make_the_model_ones_own():
-    with pytest.raises(SpecError, match="ditto and fine_tuned both set `per_client.personalise`"):
+    with pytest.raises(SpecError, match=r"ditto and fine_tuned both set `per_client\.personalise`"):
         fedquilt.fine_tuned(fedquilt.ditto(fedquilt.fed_avg()))

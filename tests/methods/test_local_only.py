@@ -98,5 +98,5 @@ def test_corrections_of_drift_have_nothing_to_correct(wrap, run):
 
 
 def test_it_cannot_be_given_another_course():
-    with pytest.raises(SpecError, match="local_only and fl_hc both set `course.round`"):
+    with pytest.raises(SpecError, match=r"local_only and fl_hc both set `course\.round`"):
         fedquilt.fl_hc(fedquilt.local_only())
