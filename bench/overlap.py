@@ -60,9 +60,11 @@ class OneByOne:
         found = self.session.evaluate(model, split)()
         return lambda: found
 
-    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Counted]]:
+    def evaluate_clients(
+        self, state: ServerState, clients: Sequence[int], store: ClientStore
+    ) -> Pending[list[Counted]]:
         """Wait for the evaluation."""
-        found = self.session.evaluate_own(state, clients, store)()
+        found = self.session.evaluate_clients(state, clients, store)()
         return lambda: found
 
 

@@ -98,7 +98,7 @@ class Tampering:
 
     def __init__(self, session, lie):
         self.session, self.lie = session, lie
-        self.evaluate, self.evaluate_own = session.evaluate, session.evaluate_own
+        self.evaluate, self.evaluate_clients = session.evaluate, session.evaluate_clients
 
     def run(self, planned, state, store):
         slot_of = {client: slot for slot, client in planned.client_of.items()}

@@ -89,8 +89,8 @@ def test_everything_that_a_run_carries_is_in_its_checkpoint(name, blobs, unbalan
     saved, _ = RunFolder(tmp_path / "run").latest()
     assert _same(saved, result.run)
     method = made(name)
-    announcing = {exchange.name for exchange in method.exchanges if exchange.announce is not None}
-    assert all(set(group.state.announced) == announcing for group in saved.groups)
+    announcing = {exchange.name for exchange in method.exchanges if exchange.first_broadcast is not None}
+    assert all(set(group.state.broadcast) == announcing for group in saved.groups)
 
 
 class CtrlC:
@@ -114,8 +114,8 @@ class CtrlC:
             raise KeyboardInterrupt
         return self.session.evaluate(model, split)
 
-    def evaluate_own(self, state, clients, store):
-        return self.session.evaluate_own(state, clients, store)
+    def evaluate_clients(self, state, clients, store):
+        return self.session.evaluate_clients(state, clients, store)
 
 
 KEEPING = {
@@ -272,7 +272,7 @@ def _same(one, other):
             [None if group.clients is None else group.clients.tolist() for group in run.groups],
             *(_bits({**vars(group.state.model)}) for group in run.groups),
             *(_bits(group.state.optimiser) for group in run.groups),
-            *(_bits(group.state.announced) for group in run.groups),
+            *(_bits(group.state.broadcast) for group in run.groups),
             {client: _bits(kept) for client, kept in run.store.items()},
         ]
         for run in (one, other)

@@ -226,7 +226,7 @@ def test_other_methods_take_numbers(line: Data, held: Partition) -> None:
         zero(), line, held, ditto, 5, engine=fedquilt.inline(), loss="mean_squared_error", diagnose=True
     )
     assert result.history.loss[-1] < result.history.loss[0]
-    assert result.history.records[-1]["own_accuracy"] is None
+    assert result.history.records[-1]["per_client_accuracy"] is None
     assert "conflict_rate" not in result.history.records[-1]
     assert "divergence" in result.history.records[-1]
 

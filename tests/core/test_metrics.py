@@ -72,9 +72,11 @@ def test_chunks_add_up_to_the_whole(blobs: Data, federate: Callable[..., Federat
     metrics = chosen_metrics(["accuracy", "error", "perplexity"])
     loss, model = federation.algorithm.loss, federation.initial
     cuts = [0, 7, 50, 90]
-    parts = [evaluate_chunk(federation.bench, loss, model, blobs, blobs.test, rows, metrics) for rows in pairwise(cuts)]
+    parts = [
+        evaluate_chunk(federation.replica, loss, model, blobs, blobs.test, rows, metrics) for rows in pairwise(cuts)
+    ]
     found = combine(parts, metrics)
-    outputs = federation.bench.finished(model)(blobs.test.x).detach()
+    outputs = federation.replica.finished(model)(blobs.test.x).detach()
     assert found.accuracy == measured("accuracy", outputs, blobs.test.y)
     assert found.metrics["error"] == measured("error", outputs, blobs.test.y)
     assert found.metrics["perplexity"] == pytest.approx(math.exp(found.loss), rel=1e-6)

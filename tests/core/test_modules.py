@@ -251,7 +251,7 @@ def test_convolutions_run_with_channels_last_where_the_module_can_do_with_it(vie
     torch.manual_seed(0)
     module = Convolutional(view)
     federation = Federation.of(module, blobs, unbalanced, fedquilt.fed_avg(), seed=1)
-    weight = federation.bench.module.convolution.weight
+    weight = federation.replica.module.convolution.weight
     assert weight.is_contiguous(memory_format=torch.channels_last)  # one channel in: both at once
     first = trained(module, blobs, unbalanced, fedquilt.inline())
     second = trained(module, blobs, unbalanced, fedquilt.processes(workers=2))
@@ -281,7 +281,7 @@ def test_a_view_of_a_convolutions_output_keeps_channels_first(view):
     module = Net()
     method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=float("inf"))
     federation = Federation.of(module, data, held, method, seed=1)
-    weight = federation.bench.module.convolution.weight
+    weight = federation.replica.module.convolution.weight
     assert weight.is_contiguous(memory_format=torch.channels_last) is not view
     result = fedquilt.train(module, data, held, method, rounds=3, engine=fedquilt.inline())
     twin = copy.deepcopy(module)

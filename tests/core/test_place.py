@@ -16,11 +16,11 @@ from torch.utils._pytree import tree_leaves
 
 import fedquilt
 from fedquilt.base.errors import FedquiltError, SpecError
-from fedquilt.compute.device import Place
+from fedquilt.compute.device import Placement
 from fedquilt.round.federation import Federation
 from fedquilt.round.local_step import local_step
 
-ELSEWHERE = Place("meta")  # type: ignore[arg-type]
+ELSEWHERE = Placement("meta")  # type: ignore[arg-type]
 """torch's device without values: what is computed there needs all its tensors there, as on a GPU."""
 
 EVERYTHING = fedquilt.fed_ir(
@@ -78,7 +78,7 @@ def test_an_evaluation_elsewhere_runs_there_to_its_end(blobs, unbalanced, smooth
     federation = Federation.of(smooth, blobs, unbalanced, fedquilt.fed_avg(), 1).placed(ELSEWHERE)
     with pytest.raises(NotImplementedError, match="meta tensor"):
         federation.evaluator.evaluate(federation.initial, "test", (0, 10))
-    assert {p.device.type for p in federation.bench.module.parameters()} == {"meta"}
+    assert {p.device.type for p in federation.replica.module.parameters()} == {"meta"}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is such a device here")

@@ -34,7 +34,7 @@ def test_what_is_saved_comes_back(tmp_path):
     state, loaded, kept = example().groups[0].state, group.state, run.store
     assert run.round == loaded.round == 12
     assert group.clients is None
-    assert torch.equal(loaded.announced["told"]["p"], torch.ones(3))
+    assert torch.equal(loaded.broadcast["told"]["p"], torch.ones(3))
     assert torch.equal(loaded.model.vector, state.model.vector)
     assert torch.equal(loaded.model.counters, state.model.counters)
     assert torch.equal(loaded.optimiser["0"]["model"], torch.full((5,), 0.25))

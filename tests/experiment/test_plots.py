@@ -37,7 +37,9 @@ def ticks(axis: Axis) -> list[float]:
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 40])
 def test_rounds_are_whole(drawn: Callable[..., Figure], rounds: int) -> None:
-    records = [{"round": number, "accuracy": 0.5, "own_accuracy": 0.4, "loss": 1.0} for number in range(1, rounds + 1)]
+    records = [
+        {"round": number, "accuracy": 0.5, "per_client_accuracy": 0.4, "loss": 1.0} for number in range(1, rounds + 1)
+    ]
     figure = drawn(plots.draw_curves, {"fed_avg": History(records)})
     for axes in figure.axes:
         assert ticks(axes.xaxis)

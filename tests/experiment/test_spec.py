@@ -268,7 +268,7 @@ def test_registered_models_that_ask_for_the_data_get_it() -> None:
     spec = check_spec(changed(model=model))
     assert "data" not in spec.resolved()["model"]
     federation, _ = build(spec)
-    frequencies = federation.bench.module.get_parameter("frequencies")
+    frequencies = federation.replica.module.get_parameter("frequencies")
     with torch_seeded(spec.options.seed, "initialise"):
         again = fedquilt.models.random_fourier(64, 4, sigma="median", data=federation.data)
     assert torch.equal(frequencies, again.get_parameter("frequencies"))

@@ -106,9 +106,9 @@ def test_finished_points_are_kept_and_others_go_on(spec: Path, tmp_path: Path, m
     for path in RunFolder(unfinished).checkpoints:
         path.unlink()
     (unfinished / "metrics.jsonl").unlink()
-    announced = []
-    again = fedquilt.sweep(spec, out=out, announce=lambda *about: announced.append(about))
-    assert announced == [(unfinished.name, 2, 4)]
+    broadcast = []
+    again = fedquilt.sweep(spec, out=out, announce=lambda *about: broadcast.append(about))
+    assert broadcast == [(unfinished.name, 2, 4)]
     assert again.points == first.points
     for point in again.points:
         kept = (out / point.name / "metrics.jsonl").stat().st_mtime_ns == written[point.name]

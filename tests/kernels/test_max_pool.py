@@ -137,9 +137,9 @@ def test_channels_come_last_after_a_convolution_of_one_channel():
         Small(1), images(1, 10), fedquilt.Partition.of([list(range(40))]), fedquilt.fed_avg(), 0
     ).with_kernels()
     x = torch.zeros(2, 1, 10, 10)
-    first = federation.bench.module[0](x)
+    first = federation.replica.module[0](x)
     assert first.is_contiguous(memory_format=torch.channels_last)
-    assert torch.allclose(first, nn.Conv2d.forward(federation.bench.module[0], x), atol=1e-6)
+    assert torch.allclose(first, nn.Conv2d.forward(federation.replica.module[0], x), atol=1e-6)
 
 
 class Viewing(nn.Module):

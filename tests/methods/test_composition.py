@@ -95,7 +95,9 @@ def test_corrupt_labels_reach_own_models(module, blobs, unbalanced):
         flipped = [fq.corrupt(0.5, kind="label_flip")]
         corrupted = fq.train(module, blobs, unbalanced, own(avg()), 3, engine=fq.inline(), simulate=flipped)
         clean = fq.train(module, blobs, unbalanced, own(avg()), 3, engine=fq.inline())
-        assert [r["own_accuracy"] for r in clean.history] != [r["own_accuracy"] for r in corrupted.history]
+        assert [r["per_client_accuracy"] for r in clean.history] != [
+            r["per_client_accuracy"] for r in corrupted.history
+        ]
 
 
 def test_clusters_mix_the_features_of_their_members_alone(module, blobs, unbalanced):
@@ -103,7 +105,7 @@ def test_clusters_mix_the_features_of_their_members_alone(module, blobs, unbalan
     result = fq.train(module, blobs, unbalanced, method, 3, engine=fq.inline())
     assert len(result.run.groups) == 2
     for group in result.run.groups:
-        weights = group.state.announced["fed_avg_r"]["weights"]
+        weights = group.state.broadcast["fed_avg_r"]["weights"]
         assert weights.sum() == pytest.approx(1)
         assert sorted(weights.nonzero().flatten().tolist()) == group.clients.tolist()
 

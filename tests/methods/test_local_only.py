@@ -69,7 +69,7 @@ def test_accuracy_is_the_mean_over_clients_on_the_whole_test_set_and_own_accurac
     for k, model in enumerate(result.models):
         rows = torch.from_numpy(held.client(k))
         right += int((model(blobs.train.x[rows]).argmax(dim=1) == blobs.train.y[rows]).sum())
-    assert record["own_accuracy"] == right / len(held.indices)
+    assert record["per_client_accuracy"] == right / len(held.indices)
 
 
 @pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning")

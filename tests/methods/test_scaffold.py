@@ -16,7 +16,7 @@ INF = float("inf")
 
 
 def variate(result):
-    return result.run.groups[0].state.announced["scaffold"]["variate"].double()
+    return result.run.groups[0].state.broadcast["scaffold"]["variate"].double()
 
 
 def kept(result):

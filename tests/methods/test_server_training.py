@@ -103,6 +103,6 @@ def test_fed_ir_aims_at_the_servers_classes(blobs, unbalanced, smooth):
     base = fedquilt.server_training(fedquilt.fed_avg(), share=0.1)
     federation = Federation.of(smooth, blobs, unbalanced, fedquilt.fed_ir(base, target="server"), 1)
     expected = np.bincount(labels[federation.server_rows], minlength=3) / len(federation.server_rows)
-    assert torch.allclose(federation.announced["fed_ir"]["target"], torch.from_numpy(expected).float())
+    assert torch.allclose(federation.broadcast["fed_ir"]["target"], torch.from_numpy(expected).float())
     with pytest.raises(SpecError, match="wrap the method in server_training as well"):
         Federation.of(smooth, blobs, unbalanced, fedquilt.fed_ir(fedquilt.fed_avg(), target="server"), 1)

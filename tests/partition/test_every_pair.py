@@ -104,7 +104,7 @@ def test_a_round(
         assert sorted(record["clients"]) == list(range(len(held)))
         assert record["examples"] == len(held.indices)
         assert np.isfinite(record["loss"])
-        assert (record.get("own_accuracy") is not None) == (held.test is not None and data.classes > 0)
+        assert (record.get("per_client_accuracy") is not None) == (held.test is not None and data.classes > 0)
 
     if message is None:
         trained()

@@ -58,8 +58,10 @@ class Apart:
         parts = [self.evaluator.evaluate(model, split, rows) for rows in chunks(len(self.evaluator.split(split)))]
         return lambda: combine(parts, self.evaluator.metrics)
 
-    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Measured]]:
-        found = [self.sites[k].evaluate_own(state, state.round, k, store.get(k)) for k in clients]
+    def evaluate_clients(
+        self, state: ServerState, clients: Sequence[int], store: ClientStore
+    ) -> Pending[list[Measured]]:
+        found = [self.sites[k].evaluate_clients(state, state.round, k, store.get(k)) for k in clients]
         return lambda: found
 
 

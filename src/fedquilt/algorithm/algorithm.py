@@ -224,6 +224,6 @@ def add_exchange(algorithm: Algorithm, exchange: Exchange) -> Algorithm:
     return replace(algorithm, exchanges=(*algorithm.exchanges, exchange))
 
 
-def initial_state(algorithm: Algorithm, model: ModelState, announced: State | None = None) -> ServerState:
+def initial_state(algorithm: Algorithm, model: ModelState, broadcast: State | None = None) -> ServerState:
     """Return the state before the first round."""
-    return ServerState(0, model, algorithm.server.init({"model": model.vector}), announced or {})
+    return ServerState(0, model, algorithm.server.init({"model": model.vector}), broadcast or {})

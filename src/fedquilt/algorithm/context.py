@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedquilt.base.types import Indices
 from fedquilt.compute.layout import ModelState, State
-from fedquilt.compute.replica import Workbench
+from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, Split
 
 Relabel = Callable[[Tensor, int], Tensor]
@@ -23,14 +23,14 @@ class Context:
     `tamper` is what a client that is simulated as corrupt does to its update before it sends it.
     """
 
-    bench: Workbench
+    replica: Replica
     start: ModelState
     seed: int
     round: int
     client: int
     slot: int
     kept: State = field(default_factory=dict)
-    announced: State = field(default_factory=dict)
+    broadcast: State = field(default_factory=dict)
     tamper: Callable[[Tensor], Tensor] | None = None
 
     @property

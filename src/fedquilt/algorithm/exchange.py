@@ -2,7 +2,7 @@
 
 One record for a method's whole side channel, so that methods which have one combine: control variates (SCAFFOLD), a target
 distribution (FedIR), feature distributions (FedAvgR), step counts (FedNova). Everything that is told is counted in bytes;
-everything that is remembered is in `ServerState.announced` and `ClientStore`, and so in every checkpoint.
+everything that is remembered is in `ServerState.broadcast` and `ClientStore`, and so in every checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedquilt.algorithm.transform import Transform
 from fedquilt.algorithm.updates import ClientUpdate
 from fedquilt.base.types import Indices
 from fedquilt.compute.layout import Layout, ModelState, Tensors
-from fedquilt.compute.replica import Workbench
+from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
 
@@ -34,14 +34,14 @@ class Setting:
     data: Data
     partition: Partition
     server_rows: Indices
-    bench: Workbench
+    replica: Replica
     model: ModelState
 
 
 class First(NamedTuple):
     """The first announcement, the bytes that clients had to upload for it, and how many needed the first model for it."""
 
-    announced: Tensors
+    broadcast: Tensors
     uploaded: int = 0
     asked: int = 0
 
@@ -52,7 +52,7 @@ class Visit:
 
     context: Context
     data: ClientData
-    announced: Tensors
+    broadcast: Tensors
     kept: Tensors | None
 
 
@@ -100,14 +100,14 @@ class Gather(Protocol):
 class Exchange:
     """The side channel of a method, in the order in which it is used; whatever is not given is left out.
 
-    - `announce`: what the server tells at first;
+    - `first_broadcast`: what the server tells at first;
     - `begin`: what a client's training finds in `at.given[name]`;
     - `end`: what the client remembers and tells after training;
     - `uploads`: (the model's layout, what was announced) -> the name and the form of every tensor that it tells. A client
       that tells anything else, or nothing, is left out of the round;
     - `gather`: what the server makes of that (or of the updates themselves); its own step finds it in `at.given[name]`;
     - `steer`: the server's optimiser -> one that heeds what was gathered;
-    - `retell`: (what was announced, what was gathered) -> what is announced next;
+    - `next_broadcast`: (what was announced, what was gathered) -> what is announced next;
     - `regroup`: (the server's state, the members of a new group, what each of them remembers) -> the state that the group
       goes on with, where the server's memory is of its clients.
 
@@ -118,12 +118,12 @@ class Exchange:
     """
 
     name: str
-    announce: Callable[[Setting], First] | None = None
+    first_broadcast: Callable[[Setting], First] | None = None
     begin: Callable[[Visit], Tensors] | None = None
     end: Callable[[Visit, Trained], Parting] | None = None
     uploads: Callable[[Layout, Tensors], dict[str, Upload]] | None = None
     gather: Callable[[Cohort], Gather] | None = None
     steer: Callable[[Transform], Transform] | None = None
-    retell: Callable[[Tensors, Tensors], Tensors] | None = None
+    next_broadcast: Callable[[Tensors, Tensors], Tensors] | None = None
     regroup: Callable[[ServerState, Sequence[int], Sequence[Tensors | None]], ServerState] | None = None
     remembers: bool = False

@@ -9,7 +9,7 @@ from torch.func import functional_call
 from fedquilt.algorithm.penalty import watched
 from fedquilt.base.types import Indices
 from fedquilt.compute.layout import ModelState
-from fedquilt.compute.replica import Workbench
+from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, Split
 
 TAKEN = 1000
@@ -17,13 +17,13 @@ TAKEN = 1000
 
 
 @torch.no_grad()
-def features_of(bench: Workbench, model: ModelState, layer: str, data: Data, split: Split, rows: Indices) -> Tensor:
+def features_of(replica: Replica, model: ModelState, layer: str, data: Data, split: Split, rows: Indices) -> Tensor:
     """Return the features of some rows of a split, one row each, in evaluation mode."""
     found = []
-    tensors = bench.tensors(model)
-    with watched(bench.module.eval(), layer) as features:
+    tensors = replica.tensors(model)
+    with watched(replica.module.eval(), layer) as features:
         for part in torch.split(torch.from_numpy(rows), data.at_once or TAKEN):
-            functional_call(bench.module, tensors, (bench.place.put(data.inputs(split, part)),))
+            functional_call(replica.module, tensors, (replica.place.put(data.inputs(split, part)),))
             assert features.last is not None
-            found.append(bench.place.fetch(features.last.flatten(0, -2)))
+            found.append(replica.place.fetch(features.last.flatten(0, -2)))
     return torch.cat(found)

@@ -31,9 +31,9 @@ class Loss:
     normalise: bool = True
 
     def __call__(
-        self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None, there: Tensor | None = None
+        self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        """Return the loss of a batch; `weights` has one weight an example, and `there` is 0 for padding.
+        """Return the loss of a batch; `weights` has one weight an example, and `mask` is 0 for padding.
 
         Padding has the weight 0. So may have an example, which still is one of those that are counted.
 
@@ -52,7 +52,7 @@ class Loss:
         if self.normalise:
             total = weighted.sum()
         else:
-            total = (counted if there is None else _each_prediction(there, losses) * counted).sum()
+            total = (counted if mask is None else _each_prediction(mask, losses) * counted).sum()
         return (weighted * losses).sum() / torch.where(total > 0, total, torch.ones_like(total))
 
 

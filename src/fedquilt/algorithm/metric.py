@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedquilt.base.errors import FedquiltError, SpecError, told
+from fedquilt.base.errors import FedquiltError, SpecError, reason_of
 
 Values = Callable[[Tensor, Tensor], Tensor]
 """(outputs, targets), one row a prediction -> one value a prediction. Padding is taken out before."""
@@ -50,7 +50,7 @@ class Metric:
         except FedquiltError:
             raise
         except Exception as error:
-            raise SpecError(f"metrics: {self.name} failed: {told(error)}") from error
+            raise SpecError(f"metrics: {self.name} failed: {reason_of(error)}") from error
         if not isinstance(values, Tensor) or values.shape != targets.shape[:1]:
             got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"type {type(values).__name__}"
             raise SpecError(
@@ -64,4 +64,4 @@ class Metric:
         try:
             return self.finish(mean)
         except Exception as error:
-            raise SpecError(f"metrics: {self.name} failed on the mean {mean:g}: {told(error)}") from error
+            raise SpecError(f"metrics: {self.name} failed on the mean {mean:g}: {reason_of(error)}") from error

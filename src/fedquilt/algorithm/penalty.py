@@ -22,18 +22,18 @@ from fedquilt.compute.layout import Tensors
 class Seen:
     """What a penalty sees of a step: the batch's features, the classifier's weight, and what `begin` gave.
 
-    `there` is 0 for rows of the features that are padding (None: there is none).
+    `mask` is 0 for rows of the features that are padding (None: there is none).
     """
 
     features: Tensor
     classifier: Tensor
     given: Mapping[str, Tensors]
-    there: Tensor | None = None
+    mask: Tensor | None = None
 
     @property
     def examples(self) -> Tensor | int:
         """The number of rows that are not padding."""
-        return len(self.features) if self.there is None else self.there.sum()
+        return len(self.features) if self.mask is None else self.mask.sum()
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,14 @@ class Features:
         if self.handle is not None:
             self.handle.remove()
 
-    def seen(self, params: Tensors, given: Mapping[str, Tensors], there: Tensor | None = None) -> Seen:
+    def seen(self, params: Tensors, given: Mapping[str, Tensors], mask: Tensor | None = None) -> Seen:
         """Return what a penalty sees, after a forward pass."""
         assert self.last is not None, "the classifier was not called"
         # Forgotten at once: what is seen in a transformed or compiled step must not outlive it.
         features, self.last = self.last.flatten(0, -2).float(), None  # under autocast, it may be of less precision
-        if there is not None:  # every place of a padded sequence is padding
-            there = there.repeat_interleave(features.shape[0] // there.shape[0])
-        return Seen(features, params[f"{self.layer}.weight"], given, there)
+        if mask is not None:  # every place of a padded sequence is padding
+            mask = mask.repeat_interleave(features.shape[0] // mask.shape[0])
+        return Seen(features, params[f"{self.layer}.weight"], given, mask)
 
     def _watch(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
         self.last = inputs[0]

@@ -20,7 +20,7 @@ class ServerState:
     round: int
     model: ModelState
     optimiser: State
-    announced: State = field(default_factory=dict)
+    broadcast: State = field(default_factory=dict)
 
 
 class ClientStore:

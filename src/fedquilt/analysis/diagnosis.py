@@ -47,19 +47,19 @@ def diagnose(federation: Federation, start: ModelState | None, models: Sequence[
 @torch.no_grad()
 def _predictions(federation: Federation, model: ModelState) -> Tensor:
     rows = torch.arange(min(EXAMPLES, len(federation.data.test)))
-    bench, found = federation.bench, []
+    replica, found = federation.replica, []
     with torch_seeded(federation.seed, "diagnose"):
         for part in torch.split(rows, federation.data.at_once or EXAMPLES):
-            x = bench.place.put(federation.data.inputs(federation.data.test, part))
-            outputs: Tensor = functional_call(bench.module.eval(), bench.tensors(model), (x,))
-            found.append(bench.place.fetch(outputs.argmax(dim=-1).flatten()))
+            x = replica.place.put(federation.data.inputs(federation.data.test, part))
+            outputs: Tensor = functional_call(replica.module.eval(), replica.tensors(model), (x,))
+            found.append(replica.place.fetch(outputs.argmax(dim=-1).flatten()))
     return torch.cat(found)
 
 
 def _excess_risk(federation: Federation, model: ModelState) -> dict[str, Any] | None:
     try:
         named = [penalty.layer for penalty in federation.algorithm.penalties if penalty.layer is not None]
-        layer = classifier_layer(federation.bench.module, named[0] if named else None)
+        layer = classifier_layer(federation.replica.module, named[0] if named else None)
     except FedquiltError:
         return None
     held = [client for client in range(len(federation.partition)) if len(federation.partition.client(client))]
@@ -67,12 +67,12 @@ def _excess_risk(federation: Federation, model: ModelState) -> dict[str, Any] | 
     with torch_seeded(federation.seed, "diagnose"):
         for client in held:
             rows = federation.partition.client(client)
-            seen = features_of(federation.bench, model, layer, federation.data, federation.data.train, rows).double()
+            seen = features_of(federation.replica, model, layer, federation.data, federation.data.train, rows).double()
             means.append(seen.mean(dim=0))
             squares.append(float(seen.square().sum()))
     sizes = torch.from_numpy(federation.partition.sizes[held])
     trained, name = federation.layout.parameters_of(model.vector), f"{layer}.weight"
-    weight = trained[name] if name in trained else federation.bench.module.get_parameter(name).detach().cpu()
+    weight = trained[name] if name in trained else federation.replica.module.get_parameter(name).detach().cpu()
     norms = [math.sqrt(square) for square in squares]
     risk = excess_risk(weight.T, norms, torch.stack(means), sizes.tolist(), _mixture(federation.algorithm, sizes))
     return {

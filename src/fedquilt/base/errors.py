@@ -147,7 +147,7 @@ def listed(names: Sequence[str], most: int = 40) -> str:
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
-def told(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Say what went wrong in the user's own code, and in which line, since no traceback is shown.
 
     The text is that of `visible`. An exception whose own text cannot be had is named all the same.
@@ -155,7 +155,7 @@ def told(error: BaseException) -> str:
     >>> try:
     ...     int("three")
     ... except ValueError as error:
-    ...     told(error)
+    ...     reason_of(error)
     "ValueError: invalid literal for int() with base 10: 'three' (<doctest ...>, line 2)"
     """
     kind = type(error).__name__

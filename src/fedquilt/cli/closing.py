@@ -27,7 +27,9 @@ def close(ended: Run) -> None:
     history = result.history
     best, lowest = (history.best, history.lowest) if history.whole else (None, None)  # else they are not known
     done = result.run.round
-    own = next((r["own_accuracy"] for r in reversed(result.history.records) if r.get("own_accuracy")), None)
+    own = next(
+        (r["per_client_accuracy"] for r in reversed(result.history.records) if r.get("per_client_accuracy")), None
+    )
     words = f"{'Finished' if result.diverged is None else 'Ended after'} {counted(done, 'round')}: "
     first, *others = scores(history.newest or {"accuracy": None, "loss": None})
     if best:

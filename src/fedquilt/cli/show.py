@@ -74,11 +74,13 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
         lines["diverged"] = ending(about["diverged"]).partition(": ")[2]
     if about["error"] is not None:
         lines["error"] = about["error"]
-    if about["own_accuracy"] is not None:
-        worst = percent(about["own_accuracy_worst_tenth"])
-        lines["own data"] = f"{percent(about['own_accuracy'])} on clients' own data; {worst} at the worst tenth of them"
-    if about["own_accuracy_quantiles"] is not None:
-        least, *_, middle, _, _, most = about["own_accuracy_quantiles"]
+    if about["per_client_accuracy"] is not None:
+        worst = percent(about["per_client_accuracy_worst_tenth"])
+        lines["own data"] = (
+            f"{percent(about['per_client_accuracy'])} on clients' own data; {worst} at the worst tenth of them"
+        )
+    if about["per_client_accuracy_quantiles"] is not None:
+        least, *_, middle, _, _, most = about["per_client_accuracy_quantiles"]
         lines["  clients"] = f"from {percent(least)} to {percent(most)}, half of them above {percent(middle)}"
     if about["groups"] is not None:
         sizes = [str(group["clients"]) for group in about["groups"]]

@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """A device of torch's, and the precision of a model's forward and backward pass there.
 
     With "bf16" the model runs under torch's autocast: matrix products and convolutions are computed in bfloat16, while
     parameters, losses, gradients and optimisers stay in float32.
 
-    >>> Place().put({"a": torch.ones(2)})
+    >>> Placement().put({"a": torch.ones(2)})
     {'a': tensor([1., 1.])}
     """
 
@@ -53,13 +53,13 @@ class Place:
         return self.device if self.precision == "bf16" else None
 
 
-CPU = Place()
+CPU = Placement()
 
 
-def require(place: Place) -> None:
+def require(place: Placement) -> None:
     """Refuse a device that is not here.
 
-    >>> require(Place("cpu"))
+    >>> require(Placement("cpu"))
     """
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(place.device, True):

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn.utils.weight_norm import WeightNorm
 
-from fedquilt.base.errors import FedquiltError, told
-from fedquilt.compute.device import CPU, Place
+from fedquilt.base.errors import FedquiltError, reason_of
+from fedquilt.compute.device import CPU, Placement
 from fedquilt.compute.form import Form
 from fedquilt.compute.kernels.layers import with_kernels
 from fedquilt.compute.layout import Layout, ModelState, Tensors
@@ -33,21 +33,21 @@ def copied(module: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(module)
     except Exception as error:
-        raise FedquiltError(f"the model cannot be copied to clients: {told(error)}") from error
+        raise FedquiltError(f"the model cannot be copied to clients: {reason_of(error)}") from error
 
 
-class Workbench:
+class Replica:
     """A module to train in place, one client after the other.
 
     >>> module = nn.Linear(2, 1)
     >>> layout = Layout.of(module)
-    >>> bench = Workbench(module, layout)
-    >>> params, buffers = bench.load(layout.read(module))
+    >>> replica = Replica(module, layout)
+    >>> params, buffers = replica.load(layout.read(module))
     >>> sorted(params), buffers
     (['bias', 'weight'], {})
     """
 
-    def __init__(self, module: nn.Module, layout: Layout, place: Place = CPU) -> None:
+    def __init__(self, module: nn.Module, layout: Layout, place: Placement = CPU) -> None:
         """Take over a module, whose values will be overwritten."""
         self.module = module.to(place.device)
         self.layout = layout
@@ -71,27 +71,27 @@ class Workbench:
         """Make the module again what it was made of when that was noted; return what could not be put back."""
         return [] if self._form is None else self._form.put_back()
 
-    def placed(self, place: Place) -> Workbench:
+    def placed(self, place: Placement) -> Replica:
         """Return a workbench with a module of its own elsewhere, or this one if it stands there already."""
         if place == self.place:
             return self
         return self._copied(copy.deepcopy(self.module), place)
 
-    def apart(self) -> Workbench:
+    def apart(self) -> Replica:
         """Return a workbench with a module of its own: torch lets processes that it starts share one's tensors."""
         return self._copied(copy.deepcopy(self.module), self.place)
 
-    def with_kernels(self, channels_last: bool) -> Workbench:
+    def with_kernels(self, channels_last: bool) -> Replica:
         """Return a workbench with a module of its own, whose layers are computed by kernels where there are some.
 
         With `channels_last`, images of one channel are laid out so too, if convolutions are.
         """
         return self._copied(with_kernels(self.module, channels_last and bool(self._channels_last)), self.place)
 
-    def _copied(self, module: nn.Module, place: Place) -> Workbench:
-        bench = Workbench(module, self.layout, place)
-        bench._channels_last = self._channels_last
-        return bench
+    def _copied(self, module: nn.Module, place: Placement) -> Replica:
+        replica = Replica(module, self.layout, place)
+        replica._channels_last = self._channels_last
+        return replica
 
     def put_channels_last(self, wanted: bool) -> None:
         """Lay the weights of 2-D convolutions out with channels last, or first again.
@@ -135,7 +135,7 @@ class Workbench:
 
         >>> module = nn.Linear(2, 1)
         >>> _ = module.bias.requires_grad_(False)
-        >>> list(Workbench(module, Layout.of(module)).frozen())
+        >>> list(Replica(module, Layout.of(module)).frozen())
         ['bias']
         """
         return {name: p.detach().contiguous() for name, p in self.module.named_parameters() if not p.requires_grad}

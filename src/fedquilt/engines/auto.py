@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from fedquilt.base.cache_folder import private_folder
-from fedquilt.base.errors import FedquiltError, told
+from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.base.rng import generator
 from fedquilt.compute.kernels import build
 from fedquilt.compute.kernels.layers import kernels_of
@@ -51,7 +51,7 @@ def trouble() -> str | None:
     except FedquiltError as error:
         return str(error)
     except Exception as error:
-        return told(error).splitlines()[0]
+        return reason_of(error).splitlines()[0]
     return None
 
 
@@ -80,7 +80,7 @@ def pays(federation: Federation, rounds: int) -> bool:
     It is where the model has no convolution and no recurrent layer, at most a million parameters, can be mapped, and where
     the steps planned for the whole run, at 0.2 ms each, add up to more than a minute; and where a compiler is there.
     """
-    module, algorithm = federation.bench.module, federation.algorithm
+    module, algorithm = federation.replica.module, federation.algorithm
     slow = any(
         isinstance(part, nn.modules.conv._ConvNd | nn.RNNBase) or hasattr(part, "compiled_as")
         for part in module.modules()
@@ -96,7 +96,7 @@ def kernels_pay(federation: Federation, rounds: int) -> bool:
     """Say whether kernels for a model's layers are worth their time: at 3 ms a step, more than ten seconds."""
     if planned_steps(federation, rounds) * BY_KERNELS <= WORTH_KERNELS:
         return False
-    return build.trouble(*kernels_of(federation.bench.module)) is None
+    return build.trouble(*kernels_of(federation.replica.module)) is None
 
 
 def planned_steps(federation: Federation, rounds: int) -> float:

@@ -75,7 +75,7 @@ def decode_model(message: bytes, round_: int) -> ServerState:
 
     >>> import torch
     >>> model = ModelState(torch.ones(3), torch.ones(0), torch.ones(0, dtype=torch.int64))
-    >>> decode_model(encode_model(model, {"fed_ir": {"target": torch.ones(2)}}), 4).announced
+    >>> decode_model(encode_model(model, {"fed_ir": {"target": torch.ones(2)}}), 4).broadcast
     {'fed_ir': {'target': tensor([1., 1.])}}
     """
     sent: Mapping[str, Any] = read_tensors(message)

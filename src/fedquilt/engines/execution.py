@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from fedquilt.base.errors import FedquiltError, SpecError, told
-from fedquilt.compute.device import CPU, Place, require
+from fedquilt.base.errors import FedquiltError, SpecError, reason_of
+from fedquilt.compute.device import CPU, Placement, require
 from fedquilt.compute.kernels import build
 from fedquilt.compute.kernels.layers import kernels_of
 from fedquilt.engines.auto import keep_apart, kernels_pay, pays, trouble
@@ -34,11 +34,11 @@ class Execution:
 
     block: int = 1
     compute: Compute = "eager"
-    place: Place = CPU
+    place: Placement = CPU
 
     def _kernels(self, federation: Federation) -> tuple[str, ...]:
         """Return the kernels for the model's layers, if compiling means those."""
-        return kernels_of(federation.bench.module) if self.block == 1 and self.place == CPU else ()
+        return kernels_of(federation.replica.module) if self.block == 1 and self.place == CPU else ()
 
     def _trouble(self, federation: Federation) -> str | None:
         kernels = self._kernels(federation)
@@ -56,7 +56,7 @@ class Execution:
         failure = federation.placed(self.place).rehearsal.failure()
         # Where the model cannot be trained in float32 either, the precision is not to blame.
         if failure is not None and federation.placed(exact).rehearsal.runs():
-            why = told(failure).rstrip(".")
+            why = reason_of(failure).rstrip(".")
             raise SpecError(
                 f'precision = "{self.place.precision}": this model cannot be trained in it here: {why}; '
                 'use precision = "float32"'
@@ -92,14 +92,14 @@ class Execution:
             raise FedquiltError(f"this run is compiled, and nothing can be compiled here: {self._trouble(federation)}")
         if self.block == 1 and (not compiled or self._kernels(federation)):
             return None
-        reason = unmappable(federation.bench.module, federation.algorithm)
+        reason = unmappable(federation.replica.module, federation.algorithm)
         if reason is not None:
             what = f"vectorised (blocks of {self.block})" if self.block > 1 else "compiled"
             raise FedquiltError(f'{what} training is not possible here: {reason}; use compute = "eager" and processes')
         if compiled:
             keep_apart()  # again: the environment may have changed since it was tried
         largest = int(federation.population.sizes.max())
-        return Program(federation.bench, federation.algorithm, largest, self.block, compiled)
+        return Program(federation.replica, federation.algorithm, largest, self.block, compiled)
 
     def blocks(self, planned: Plan) -> list[list[int]]:
         """Cut a plan's slots into blocks, the largest clients first."""

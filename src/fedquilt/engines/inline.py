@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from fedquilt.algorithm.state import ClientStore, ServerState
 from fedquilt.algorithm.updates import Answer
-from fedquilt.base.errors import FedquiltError, told
+from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.base.registry import engines
-from fedquilt.compute.device import Device, Place, Precision
+from fedquilt.compute.device import Device, Placement, Precision
 from fedquilt.compute.interrupts import noting_signals
 from fedquilt.compute.layout import ModelState
 from fedquilt.compute.pinned import pinned
@@ -36,7 +36,7 @@ def inline(compute: Compute = "eager", precision: Precision = "float32", device:
     >>> inline().execution
     Execution(block=1, compute='eager', place=Place(device='cpu', precision='float32'))
     """
-    return InlineEngine(Execution(compute=compute, place=Place(device, precision)))
+    return InlineEngine(Execution(compute=compute, place=Placement(device, precision)))
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,14 @@ class InlineSession:
         try:
             found = combine([evaluator.evaluate(model, split, part) for part in rows], evaluator.metrics)
         except Exception as error:
-            raise evaluation_failed(told(error)) from error
+            raise evaluation_failed(reason_of(error)) from error
         return lambda: found
 
-    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Measured]]:
+    def evaluate_clients(
+        self, state: ServerState, clients: Sequence[int], store: ClientStore
+    ) -> Pending[list[Measured]]:
         """Evaluate client by client, at once."""
-        found = [self.federation.site.evaluate_own(state, state.round, client, store.get(client)) for client in clients]
+        found = [
+            self.federation.site.evaluate_clients(state, state.round, client, store.get(client)) for client in clients
+        ]
         return lambda: found

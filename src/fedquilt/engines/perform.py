@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.updates import Answer, ClientUpdate, Fault
-from fedquilt.base.errors import told
+from fedquilt.base.errors import reason_of
 from fedquilt.compute.tensors import to_bytes
 from fedquilt.engines.tasks import Reply, Result, Task
 from fedquilt.round.block import Program
@@ -35,18 +35,18 @@ def perform(
         found: list[Result] = []
         for place, (client, kept) in enumerate(zip(task.clients, task.kept, strict=True)):
             at(place)
-            found.append(federation.site.evaluate_own(state, task.round, client, kept))
+            found.append(federation.site.evaluate_clients(state, task.round, client, kept))
         return Reply(found)
     except SpoiledError:
         raise
     except Exception as error:
-        return Reply([], told(error))
+        return Reply([], reason_of(error))
 
 
 def _trained(
     federation: Federation, program: Program | None, task: Task, state: ServerState, at: Callable[[int], None]
 ) -> list[Result]:
-    uploads = uploads_of(federation.algorithm, federation.layout, state.announced)
+    uploads = uploads_of(federation.algorithm, federation.layout, state.broadcast)
     if program is not None and not task.alone:
         kept = list(task.kept)
         block = federation.site.run_block(program, state, task.round, task.clients, task.slots, kept, task.gone)

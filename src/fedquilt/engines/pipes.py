@@ -104,7 +104,7 @@ class Pipes:
         if task.fills:
             worker.place = worker.free.pop(0)
         tell = bool(broadcast) and worker.told != broadcast
-        said, kept = encode_task(task, model=slot, place=worker.place, announced=tell)
+        said, kept = encode_task(task, model=slot, place=worker.place, broadcast=tell)
         worker.desk.at[0] = 0
         try:
             worker.channel.send(said)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fedquilt.base.arguments import Size, Workers
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import engines
-from fedquilt.compute.device import Device, Place, Precision
+from fedquilt.compute.device import Device, Placement, Precision
 from fedquilt.compute.pinned import pinned
 from fedquilt.engines.executing import Executing
 from fedquilt.engines.execution import Compute, Execution
@@ -45,7 +45,7 @@ def processes(
     >>> processes(workers=2, start="fork").workers
     2
     """
-    return _engine(workers, start, Execution(1, compute, Place(device, precision)))
+    return _engine(workers, start, Execution(1, compute, Placement(device, precision)))
 
 
 @engines.register
@@ -65,7 +65,7 @@ def vectorised(
     >>> vectorised(block=8, workers=1).execution.block
     8
     """
-    return _engine(workers, start, Execution(block, compute, Place(device, precision)))
+    return _engine(workers, start, Execution(block, compute, Placement(device, precision)))
 
 
 def _engine(workers: int | None, start: Start | None, execution: Execution) -> ProcessEngine:

@@ -40,7 +40,7 @@ class ScheduledSession:
         for slots in self.execution.blocks(planned):
             clients = [planned.client_of[slot] for slot in slots]
             tasks.append(Task("train", planned.round, clients, slots, [store.get(client) for client in clients]))
-        return _updates(self.scheduler.begin(state.model, tasks, state.announced))
+        return _updates(self.scheduler.begin(state.model, tasks, state.broadcast))
 
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Begin to evaluate the chunks of a split."""
@@ -54,7 +54,9 @@ class ScheduledSession:
 
         return wait
 
-    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Measured]]:
+    def evaluate_clients(
+        self, state: ServerState, clients: Sequence[int], store: ClientStore
+    ) -> Pending[list[Measured]]:
         """Begin to evaluate clients on their own data: several a task, since a few examples take no longer than its way."""
         kept = [store.get(client) for client in clients]
         # What clients keep may be as large as the model; and every lane should have several tasks, to share well.
@@ -64,7 +66,7 @@ class ScheduledSession:
         for some in (slice(first, first + most) for first in range(0, len(clients), most)):
             asked = list(clients[some])
             tasks.append(Task("own", state.round, asked, asked, kept[some], alone=True))
-        done = self.scheduler.begin(state.model, tasks, state.announced)
+        done = self.scheduler.begin(state.model, tasks, state.broadcast)
         return lambda: _measured(clients, _evaluated(done))
 
 

@@ -68,7 +68,7 @@ def work(
         pipe.close()
     keep_freed_memory()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    if greet or federation.bench.place != execution.place:
+    if greet or federation.replica.place != execution.place:
         # What a spawned process is given, torch has put into memory that all of them share: they would train one model.
         federation = execution.placed(federation.apart() if greet else federation)
         program = execution.program(federation)
@@ -86,7 +86,7 @@ def work(
 
 
 def _work(federation: Federation, program: Program | None, desk: Desk, channel: Channel) -> None:
-    state = ServerState(0, desk.models[0], {}, federation.announced)
+    state = ServerState(0, desk.models[0], {}, federation.broadcast)
 
     def at(place: int) -> None:
         desk.at[0] = place
@@ -95,7 +95,7 @@ def _work(federation: Federation, program: Program | None, desk: Desk, channel: 
         said = read(channel.receive())
         state = replace(state, model=desk.models[said["model"]])
         if said["announced"]:
-            state = replace(state, announced=from_bytes(channel.receive()))
+            state = replace(state, broadcast=from_bytes(channel.receive()))
         task = decode_task(said, channel.receive() if said["kept"] else b"")
         answer, tensors = encode_reply(perform(federation, program, task, state, at), desk.results[said["place"]])
         channel.send(answer)

@@ -12,7 +12,7 @@ from torch import nn
 from fedquilt.algorithm.algorithm import Algorithm, check_consistent
 from fedquilt.algorithm.loss import with_loss
 from fedquilt.base.arguments import takes
-from fedquilt.base.errors import FedquiltError, SpecError, told
+from fedquilt.base.errors import FedquiltError, SpecError, reason_of
 from fedquilt.base.rng import torch_seeded
 from fedquilt.data.data import Data, require_sound
 from fedquilt.data.fetch.folders import beside
@@ -110,4 +110,4 @@ def _naming(spec: Spec, table: str) -> Iterator[None]:
     except Exception as error:
         if table not in spec.parts:
             raise
-        raise SpecError(f"{spec.source}: [{table}] {spec.parts[table].name} failed: {told(error)}") from error
+        raise SpecError(f"{spec.source}: [{table}] {spec.parts[table].name} failed: {reason_of(error)}") from error

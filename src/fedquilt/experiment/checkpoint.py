@@ -76,7 +76,7 @@ def _group_table(group: Group) -> State:
     table: State = {
         "model": {"vector": model.vector, "buffers": model.buffers, "counters": model.counters},
         "server": group.state.optimiser,
-        "announced": group.state.announced,
+        "announced": group.state.broadcast,
     }
     return table if group.clients is None else table | {"clients": torch.from_numpy(group.clients)}
 

@@ -64,9 +64,9 @@ def evaluate(
     warn_if_diverged(folder, found)
     path, state, about = stored(folder, checkpoint)
     federation, _ = build(spec)
-    if about.get(NAMES, names_of(federation.bench)) != names_of(federation.bench):
+    if about.get(NAMES, names_of(federation.replica)) != names_of(federation.replica):
         raise RunError(f"{path}: holds a model of other layers or shapes than its spec describes now")
-    federation.bench.put_frozen(load_frozen(path))
+    federation.replica.put_frozen(load_frozen(path))
     federation = replace(federation, tests=None)
     names = federation.data.class_names
     if isinstance(data, Data):

@@ -18,7 +18,6 @@ from fedquilt.experiment.contents import ASIDE
 from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.fingerprint import SETTINGS, digest, fingerprint, require_same, written
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
-from fedquilt.experiment.keeper import Keeper
 from fedquilt.experiment.notices import (
     warn_of_divergence,
     warn_of_left_out,
@@ -28,6 +27,7 @@ from fedquilt.experiment.notices import (
     warn_of_untested,
 )
 from fedquilt.experiment.result import Result, result_of
+from fedquilt.experiment.run_writer import RunWriter
 from fedquilt.experiment.spec import Options
 from fedquilt.experiment.storage import storing
 from fedquilt.round.federation import Federation
@@ -84,9 +84,9 @@ def execute(
     with interrupts.taken(signal.SIGINT), ExitStack() as stack:
         # From here on signals wait, but for what `allowed` encloses: no second one breaks off what the first one saves.
         interrupts.hold()
-        run, history, keeper = _begun(federation, options, folder, from_start)
-        if keeper is not None:
-            stack.callback(keeper.metrics.close)
+        run, history, run_writer = _begun(federation, options, folder, from_start)
+        if run_writer is not None:
+            stack.callback(run_writer.metrics.close)
         try:
             with interrupts.allowed():
                 # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
@@ -100,7 +100,10 @@ def execute(
                 placed = engine.placed(federation) if isinstance(engine, Settling) else federation
                 diagnosing = partial(diagnose, placed) if options.diagnose else None
                 measures = Measures(
-                    options.eval_every, options.train_loss, diagnosing, None if keeper is None else keeper.fares.note
+                    options.eval_every,
+                    options.train_loss,
+                    diagnosing,
+                    None if run_writer is None else run_writer.fares.note,
                 )
                 for after, record in rounds(placed.server, session, run, last, measures, heard):
                     with interrupts.held():
@@ -111,8 +114,8 @@ def execute(
                         warn_of_odd_metrics(history)
                         warn_of_divergence(history, options, last)
                         done = run.round == last or _reached(history, options) or _stopped(history, options, last)
-                        if keeper is not None:
-                            keeper.keep(run, record, now=done)
+                        if run_writer is not None:
+                            run_writer.keep(run, record, now=done)
                         if watcher is not None:
                             watcher.round(record)
                     if done:
@@ -120,12 +123,12 @@ def execute(
         except KeyboardInterrupt:
             interrupts.hold()
             interrupted = not done
-            if keeper is not None:
-                keeper.catch_up()
+            if run_writer is not None:
+                run_writer.catch_up()
         except BaseException as error:
             interrupts.hold()
-            if keeper is not None:
-                keeper.fail(str(error) if isinstance(error, FedquiltError) else None)
+            if run_writer is not None:
+                run_writer.fail(str(error) if isinstance(error, FedquiltError) else None)
             raise
     return result_of(federation, history, run, interrupted, None if interrupted else divergence(history, last))
 
@@ -138,11 +141,11 @@ def _opened(engine: Engine, federation: Federation, watcher: Watcher | None) -> 
 
 def _begun(
     federation: Federation, options: Options, folder: RunFolder | None, from_start: bool
-) -> tuple[RunState, History, Keeper | None]:
+) -> tuple[RunState, History, RunWriter | None]:
     """Return the state and the records to go on from, and what keeps those to come."""
     if folder is None:
         return federation.start(), History([]), None
-    about = {"federation": fingerprint(federation), NAMES: names_of(federation.bench)} | _end(federation)
+    about = {"federation": fingerprint(federation), NAMES: names_of(federation.replica)} | _end(federation)
     found = folder.read_aloud()
     about[SETTINGS] = written(found.tables)
     saved = found.start(folder.path, from_start)
@@ -164,16 +167,16 @@ def _begun(
         for path in folder.checkpoints if from_start else found.unusable:
             folder.set_aside(path)
         metrics = MetricsWriter(folder, records, aside=from_start or bool(found.damaged_lines) or saved is None)
-    keeper = Keeper(
+    run_writer = RunWriter(
         folder,
         metrics,
         run.round,
         about,
         partial(digest, federation),
         options.checkpoint_seconds,
-        federation.bench.frozen(),
+        federation.replica.frozen(),
     )
-    return run, History(records, run.round), keeper
+    return run, History(records, run.round), run_writer
 
 
 def _reached(history: History, options: Options) -> bool:

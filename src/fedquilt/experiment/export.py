@@ -21,7 +21,7 @@ from fedquilt.algorithm.state import Group, RunState
 from fedquilt.analysis.divergence import HINT
 from fedquilt.base.errors import RunError
 from fedquilt.compute.layout import ModelState, Tensors
-from fedquilt.compute.replica import Workbench
+from fedquilt.compute.replica import Replica
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.contents import Contents
@@ -134,15 +134,15 @@ def warn_if_diverged(folder: RunFolder, found: Contents) -> None:
         )
 
 
-def names_of(bench: Workbench) -> str:
+def names_of(replica: Replica) -> str:
     """Write the names, shapes and types of a model's tensors as JSON, in the order of a ModelState's vectors."""
-    layout = bench.layout
+    layout = replica.layout
     table: dict[str, Any] = {
         kind: [[entry.name, entry.shape, str(entry.dtype).removeprefix("torch.")] for entry in getattr(layout, kind)]
         for kind in ("parameters", "buffers", "counters")
     }
     first: dict[int, str] = {}
-    named = bench.module.state_dict(keep_vars=True)
+    named = replica.module.state_dict(keep_vars=True)
     tied = {name: first[id(t)] for name, t in named.items() if first.setdefault(id(t), name) != name}
     return json.dumps(table | {"tied": tied})
 

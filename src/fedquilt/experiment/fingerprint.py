@@ -24,10 +24,10 @@ def fingerprint(federation: Federation) -> str:
     data = federation.data
     about = (federation.seed, federation.algorithm, federation.simulation, data.prepare, data.augment)
     sha = hashlib.sha256(describe(about).encode())
-    code = (federation.algorithm, data.prepare, data.augment, federation.bench.module)
+    code = (federation.algorithm, data.prepare, data.augment, federation.replica.module)
     sha.update(own_code(*code, federation.metrics, federation.simulation).encode())
     sha.update(federation.layout.digest(federation.initial).encode())
-    for name, tensor in federation.bench.frozen().items():
+    for name, tensor in federation.replica.frozen().items():
         sha.update(name.encode() + tensor.numpy().tobytes())
     for held in (federation.partition, federation.partition.test):
         for array in () if held is None else (held.indices, held.offsets):

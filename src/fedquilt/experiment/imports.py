@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from fedquilt.base.errors import SpecError, nearest, told
+from fedquilt.base.errors import SpecError, nearest, reason_of
 from fedquilt.base.text import visible
 
 _REFUSED: ContextVar[bool] = ContextVar("_REFUSED", default=False)
@@ -60,7 +60,7 @@ def imported(path: str, folder: Path | None, where: str) -> Callable[..., Any]:
         why = visible(str(error), 200)
         raise SpecError(f"{where}: cannot import '{visible(module_name, 80)}'{looked}: {why}") from None
     except (Exception, SystemExit) as error:
-        raise SpecError(f"{where}: importing '{visible(module_name, 80)}' failed: {told(error)}") from error
+        raise SpecError(f"{where}: importing '{visible(module_name, 80)}' failed: {reason_of(error)}") from error
     found = getattr(module, attribute, None)
     if found is None:
         own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module_name]

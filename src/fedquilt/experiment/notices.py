@@ -67,9 +67,9 @@ def warn_of_left_out(history: History) -> None:
 def warn_of_untested(history: History) -> None:
     """Warn of clients that could not be tested on their own data, the first time."""
     *earlier, record = history.records
-    if not record.get("own_dropped") or any(before.get("own_dropped") for before in earlier):
+    if not record.get("per_client_dropped") or any(before.get("per_client_dropped") for before in earlier):
         return
-    first, count = record["own_dropped"][0], len(record["own_dropped"])
+    first, count = record["per_client_dropped"][0], len(record["per_client_dropped"])
     others = f" (and {count - 1} more)" if count > 1 else ""
     warnings.warn(
         f"client {first['client']}{others} could not be tested on its own data after round {record['round']}: "

@@ -155,7 +155,11 @@ def shown(partition: Partition) -> Partition:
 
 
 def _own_curve(axes: Axes, name: str, history: History, beside: Line2D, marker: str) -> None:
-    own = [(record["round"], 100 * record["own_accuracy"]) for record in history if record.get("own_accuracy")]
+    own = [
+        (record["round"], 100 * record["per_client_accuracy"])
+        for record in history
+        if record.get("per_client_accuracy")
+    ]
     if own:
         label, color = f"{name}, on clients' own data", beside.get_color()
         rounds, values = zip(*own, strict=True)

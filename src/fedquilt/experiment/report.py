@@ -90,7 +90,7 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
                 _percent(about["accuracy"]),
                 "–" if found.lost_since((history.rounds[-10:] or [0])[0]) else _percent(_mean(history.accuracy[-10:])),
                 f"{least}{_percent(history.best[1])}" if history.best else "–",
-                _percent(about["own_accuracy"]),
+                _percent(about["per_client_accuracy"]),
                 _reached(found, goal),
                 sent,
                 figure("loss", about["loss"]),

@@ -45,6 +45,6 @@ def result_of(
     federation: Federation, history: History, run: RunState, interrupted: bool, diverged: str | None = None
 ) -> Result:
     """Return what a run ends with."""
-    trained = tuple(federation.bench.finished(group.state.model) for group in run.groups)
+    trained = tuple(federation.replica.finished(group.state.model) for group in run.groups)
     first = run.groups[0].state.model
     return Result(history, trained[0], first, digest(federation, run), interrupted, trained, run, diverged)

@@ -18,7 +18,7 @@ from fedquilt.base.arguments import BelowOne, ChangingBatchSize, ChangingCount, 
 from fedquilt.base.registry import wrappers
 from fedquilt.methods.fed_avg import fed_avg
 from fedquilt.round.per_client import kept_model
-from fedquilt.round.training import fit
+from fedquilt.round.training import train_locally
 
 NAME = "ditto"
 
@@ -36,8 +36,8 @@ def ditto(
     """Train a model of its own at every client, pulled towards the shared one (Li 2021).
 
     - `pull` is λ; `lr`, `epochs` and `batch` are those of the own model's training.
-    - `own_accuracy` is that of the own models, on a share `holdout` of every client's data that is kept out of training
-      (with 0, on what they train on). `accuracy` is still the shared model's.
+    - `per_client_accuracy` is that of the own models, on a share `holdout` of every client's data that is kept out of
+      training (with 0, on what they train on). `accuracy` is still the shared model's.
 
     Nothing more is sent; a client keeps a second model, and trains twice.
 
@@ -54,5 +54,5 @@ def ditto(
 
 
 def _train_own(inner: Algorithm, visit: Visit, trained: Trained) -> Parting:
-    after = fit(inner, visit.context, visit.data, kept_model(visit), purpose="ditto ").after
+    after = train_locally(inner, visit.context, visit.data, kept_model(visit), purpose="ditto ").after
     return Parting(keep={"vector": after.vector, "buffers": after.buffers, "counters": after.counters})

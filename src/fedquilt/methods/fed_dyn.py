@@ -63,7 +63,7 @@ def _begin(visit: Visit) -> Tensors:
     """Return −g_k, by parameter."""
     vector = visit.context.start.vector
     linear = torch.zeros_like(vector) if visit.kept is None else -visit.kept["linear"]
-    return visit.context.bench.layout.parameters_of(linear)
+    return visit.context.replica.layout.parameters_of(linear)
 
 
 def _end(alpha: float, visit: Visit, trained: Trained) -> Parting:

@@ -54,7 +54,7 @@ def fed_ir(algorithm: Algorithm, target: Target = "population", normalise: bool 
     """
     if isinstance(target, list) and not sum(target):
         raise SpecError("fed_ir: target: at least one class must have a probability above 0")
-    announce = _ANNOUNCE[target] if isinstance(target, str) else announce_given(tuple(target))
-    told = add_exchange(algorithm, Exchange("fed_ir", announce=announce))
+    first_broadcast = _ANNOUNCE[target] if isinstance(target, str) else announce_given(tuple(target))
+    told = add_exchange(algorithm, Exchange("fed_ir", first_broadcast=first_broadcast))
     loss = replace(algorithm.loss, normalise=normalise)
     return claim(told, "fed_ir", loss=loss, importance=by_class_ratio)

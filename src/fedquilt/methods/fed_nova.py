@@ -46,7 +46,7 @@ def _end(visit: Visit, trained: Trained) -> Parting:
     return Parting(told={"steps": torch.tensor([trained.effective_steps], dtype=torch.float64)})
 
 
-def _uploads(layout: Layout, announced: Tensors) -> dict[str, Upload]:
+def _uploads(layout: Layout, broadcast: Tensors) -> dict[str, Upload]:
     # A single step may come out a little below 1, as a sum of powers of the momentum.
     return {"steps": Upload((1,), torch.float64, least=1 - 2.0**-20, limit=MOST_STEPS)}
 

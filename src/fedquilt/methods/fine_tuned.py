@@ -19,9 +19,9 @@ def own_test(algorithm: Algorithm, holdout: BelowOne = 0.2) -> Algorithm:
     """Test the model on every client's own data too (McMahan 2017).
 
     A share `holdout` of every client's data is kept out of training for it; with 0, the model is tested on what they train
-    on. Reported as `own_accuracy`, over all of these examples, and `own_accuracy_worst_tenth`, the mean over the worst
-    tenth of the clients. Where the partition gives clients test examples of their own, these count, and nothing is held
-    out.
+    on. Reported as `per_client_accuracy`, over all of these examples, and `per_client_accuracy_worst_tenth`, the mean
+    over the worst tenth of the clients. Where the partition gives clients test examples of their own, these count, and
+    nothing is held out.
 
     >>> from fedquilt import fed_avg
     >>> own_test(fed_avg()).per_client.share
@@ -41,7 +41,7 @@ def fine_tuned(
 ) -> Algorithm:
     """Let every client fine-tune the model before it is tested on the client's own data (Wang 2019).
 
-    Training itself is not changed: the fine-tuned models are used for `own_accuracy` alone, and thrown away. A share
+    Training itself is not changed: the fine-tuned models are used for `per_client_accuracy` alone, and thrown away. A share
     `holdout` of every client's data is kept out of training to test on. Where fine-tuning fails, as that of a model with
     batch normalisation does on a single example, the client is tested with the model as it is.
 

@@ -26,9 +26,9 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import wrappers
 from fedquilt.base.types import Indices
 from fedquilt.round.checks import Expected
-from fedquilt.round.course import Ended, Step, Work, every_group, listened, merged, regrouped
 from fedquilt.round.merge import checked
 from fedquilt.round.plan import Plan, plan, planned_weight
+from fedquilt.round.round_function import Ended, Step, Work, every_group, listened, merged, regrouped
 from fedquilt.round.session import Pending
 
 Linkage = Literal["ward", "single", "complete", "average"]
@@ -54,8 +54,8 @@ def fl_hc(
     - `clusters` is how many there are to be at most, 2 unless given; with `threshold` instead, clusters nearer than it are
       joined.
     - `linkage` and `distance` are those of SciPy's agglomerative clustering; "ward" goes with "euclidean" only.
-    - Accuracy is reported on the whole test set, as the mean over clients, and on clients' own data (`own_accuracy`): on a
-      share `holdout` of it that is kept out of training, or, with 0, on what they train on.
+    - Accuracy is reported on the whole test set, as the mean over clients, and on clients' own data
+      (`per_client_accuracy`): on a share `holdout` of it that is kept out of training, or, with 0, on what they train on.
 
     >>> from fedquilt import fed_avg
     >>> fl_hc(fed_avg(fraction=1.0), rounds=5, clusters=3).per_client.share

@@ -1,7 +1,7 @@
 """Every client on its own: the baseline that federated learning has to beat.
 
 Clients train on their own data, a pass or several a round, and nothing is averaged or sent. Reported is the mean over
-clients of their models' accuracy on the whole test set and, as `own_accuracy`, on data of their own.
+clients of their models' accuracy on the whole test set and, as `per_client_accuracy`, on data of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedquilt.algorithm.state import Group, RunState
 from fedquilt.base.arguments import BelowOne, ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
 from fedquilt.base.registry import methods
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.round.course import Ended, Work, every_group, regrouped
+from fedquilt.round.round_function import Ended, Work, every_group, regrouped
 from fedquilt.round.session import Pending
 
 

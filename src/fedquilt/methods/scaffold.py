@@ -43,12 +43,12 @@ def scaffold(algorithm: Algorithm) -> Algorithm:
     """
     exchange = Exchange(
         NAME,
-        announce=_announce,
+        first_broadcast=_announce,
         begin=_begin,
         end=_end,
         uploads=_uploads,
         gather=_Variates,
-        retell=_retell,
+        next_broadcast=_retell,
         regroup=_regroup,
         remembers=True,
     )
@@ -64,18 +64,18 @@ def _announce(setting: Setting) -> First:
 
 def _begin(visit: Visit) -> Tensors:
     """Return c − c_k, by parameter."""
-    own = torch.zeros_like(visit.announced["variate"]) if visit.kept is None else visit.kept["variate"]
-    return visit.context.bench.layout.parameters_of(visit.announced["variate"] - own)
+    own = torch.zeros_like(visit.broadcast["variate"]) if visit.kept is None else visit.kept["variate"]
+    return visit.context.replica.layout.parameters_of(visit.broadcast["variate"] - own)
 
 
 def _end(visit: Visit, trained: Trained) -> Parting:
     """Return c_k⁺ to keep, and c_k⁺ − c_k to tell."""
-    change = -visit.announced["variate"] - trained.delta / (trained.effective_steps * trained.lr)
+    change = -visit.broadcast["variate"] - trained.delta / (trained.effective_steps * trained.lr)
     own = change if visit.kept is None else visit.kept["variate"] + change
     return Parting(keep={"variate": own}, told={"variate": change})
 
 
-def _uploads(layout: Layout, announced: Tensors) -> dict[str, Upload]:
+def _uploads(layout: Layout, broadcast: Tensors) -> dict[str, Upload]:
     return {"variate": Upload((layout.size,))}
 
 
@@ -98,8 +98,8 @@ class _Variates:
         return {"change": mean * (len(self._heard) / self._population)}
 
 
-def _retell(announced: Tensors, gathered: Tensors) -> Tensors:
-    return {"variate": announced["variate"] + gathered["change"]}
+def _retell(broadcast: Tensors, gathered: Tensors) -> Tensors:
+    return {"variate": broadcast["variate"] + gathered["change"]}
 
 
 def _regroup(state: ServerState, members: Sequence[int], kept: Sequence[Tensors | None]) -> ServerState:
@@ -107,4 +107,4 @@ def _regroup(state: ServerState, members: Sequence[int], kept: Sequence[Tensors 
     total = torch.zeros_like(state.model.vector)
     for own in kept:
         total += 0 if own is None else own["variate"]
-    return replace(state, announced=state.announced | {NAME: {"variate": total / len(kept)}})
+    return replace(state, broadcast=state.broadcast | {NAME: {"variate": total / len(kept)}})

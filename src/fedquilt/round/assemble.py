@@ -88,13 +88,13 @@ def first_broadcast(algorithm: Algorithm, setting: Setting) -> FirstBroadcast:
     """Make what the server sends before the first round, besides the model."""
     firsts = {}
     for exchange in algorithm.exchanges:
-        if exchange.announce is not None:
+        if exchange.first_broadcast is not None:
             with naming_part(exchange.name):
-                firsts[exchange.name] = exchange.announce(setting)
+                firsts[exchange.name] = exchange.first_broadcast(setting)
     return FirstBroadcast(
-        announced={name: dict(first.announced) for name, first in firsts.items()},
+        broadcast={name: dict(first.broadcast) for name, first in firsts.items()},
         uploaded=sum(first.uploaded for first in firsts.values()),
-        downloaded=max((first.asked for first in firsts.values()), default=0) * setting.bench.layout.nbytes,
+        downloaded=max((first.asked for first in firsts.values()), default=0) * setting.replica.layout.nbytes,
     )
 
 

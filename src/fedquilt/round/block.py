@@ -25,12 +25,12 @@ from fedquilt.algorithm.updates import Answer, BlockUpdate
 from fedquilt.base.rng import generator
 from fedquilt.compute.layout import ModelState, State, Tensors
 from fedquilt.compute.pinned import pin_again
-from fedquilt.compute.replica import Workbench
+from fedquilt.compute.replica import Replica
 from fedquilt.round.client import close_visit, open_visit, sends_difference_alone
-from fedquilt.round.loader import Feed
+from fedquilt.round.loader import BatchLoader
 from fedquilt.round.local_step import FUNCTIONAL, Batch, Carried, Recipe, local_step, unused_parameters
 from fedquilt.round.padded import Padded, Shape
-from fedquilt.round.training import Fitted, draw_normals, optimiser_of
+from fedquilt.round.training import LocalResult, draw_normals, optimiser_of
 
 T = TypeVar("T")
 
@@ -68,8 +68,8 @@ Run = Callable[[Training, Fed, Shared], tuple[Training, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
-class FittedBlock:
-    """What `Fitted` is for one client, for a block: a row each."""
+class BlockResult:
+    """What `LocalResult` is for one client, for a block: a row each."""
 
     after: ModelState
     optimiser: State
@@ -77,20 +77,20 @@ class FittedBlock:
     steps: list[int]
     examples: list[int]
 
-    def __iter__(self) -> Iterator[Fitted]:
+    def __iter__(self) -> Iterator[LocalResult]:
         """Yield what each client ended with."""
         tensors = zip(self.after.vector, self.after.buffers, self.after.counters, strict=True)
         columns = zip(tensors, self.losses, self.steps, self.examples, strict=True)
         for client, (values, loss, steps, examples) in enumerate(columns):
             own = tree_map(lambda leaf, client=client: leaf[client], self.optimiser) if self.optimiser else {}
-            yield Fitted(ModelState(*values), own, loss, steps, examples)
+            yield LocalResult(ModelState(*values), own, loss, steps, examples)
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
     """Trains blocks of clients. `block` is how many at once, `compiled` whether the program is compiled."""
 
-    bench: Workbench
+    replica: Replica
     algorithm: Algorithm
     largest: int
     block: int
@@ -102,17 +102,17 @@ class Program:
         """Leave out what was mapped or compiled, which a spawned process makes anew."""
         return {name: value for name, value in self.__dict__.items() if name != "_run"}
 
-    def fit(
+    def train_locally(
         self, contexts: Sequence[Context], datas: Sequence[ClientData], givens: Sequence[dict[str, Tensors]]
-    ) -> FittedBlock:
+    ) -> BlockResult:
         """Train a block of clients that start from the same model."""
-        self.bench.module.train()  # an evaluation may have come before
-        algorithm, layout, round_ = self.algorithm, self.bench.layout, contexts[0].round
-        feeds = [Feed.of(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
+        self.replica.module.train()  # an evaluation may have come before
+        algorithm, layout, round_ = self.algorithm, self.replica.layout, contexts[0].round
+        loaders = [BatchLoader.of(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
         shape = self._shape(round_)
-        padded = Padded.of(feeds, shape)
+        padded = Padded.of(loaders, shape)
         missing = self.block - len(contexts) if self.compiled else 0
-        begin, place = contexts[0].start, self.bench.place
+        begin, place = contexts[0].start, self.replica.place
         start = layout.parameters_of(begin.vector)
         buffers = {name: _repeated(b, len(contexts)) for name, b in layout.buffers_of(begin).items()}
         now = Training(
@@ -130,7 +130,7 @@ class Program:
             active = torch.from_numpy(taken)
             # One compiled program serves all batches, those without padding too.
             fed = Fed(
-                ready._replace(weights=ones, there=ones) if self.compiled and ready.weights is None else ready,
+                ready._replace(weights=ones, mask=ones) if self.compiled and ready.weights is None else ready,
                 active if self.compiled or not taken.all() else None,
                 self._normals(noises, active, start) if noises else (),
                 {},
@@ -141,18 +141,18 @@ class Program:
             now, loss = self._run(now, fed, shared)
             losses.append(loss[: len(contexts)])
         means = padded.mean_losses(place.fetch(torch.cat(losses, dim=1)))
-        return self._fitted(feeds, place.fetch(tree_map(lambda leaf: leaf[: len(contexts)], now)), means)
+        return self._fitted(loaders, place.fetch(tree_map(lambda leaf: leaf[: len(contexts)], now)), means)
 
-    def _fitted(self, feeds: Sequence[Feed], now: Training, means: list[float]) -> FittedBlock:
-        layout, count = self.bench.layout, len(feeds)
+    def _fitted(self, loaders: Sequence[BatchLoader], now: Training, means: list[float]) -> BlockResult:
+        layout, count = self.replica.layout, len(loaders)
         vectors = torch.cat([now.params[e.name].reshape(count, -1) for e in layout.parameters], dim=1)
         carried = now.carried
         empty, whole = torch.zeros(count, 0), torch.zeros(count, 0, dtype=torch.int64)
         buffers = [carried.buffers[e.name].reshape(count, -1).float() for e in layout.buffers]
         counters = [carried.buffers[e.name].reshape(count, -1).long() for e in layout.counters]
         after = ModelState(vectors, torch.cat([empty, *buffers], dim=1), torch.cat([whole, *counters], dim=1))
-        steps = [len(feed.batches.cuts) - 1 for feed in feeds]
-        return FittedBlock(after, carried.optimiser, means, steps, [len(feed.batches.order) for feed in feeds])
+        steps = [len(loader.batches.cuts) - 1 for loader in loaders]
+        return BlockResult(after, carried.optimiser, means, steps, [len(loader.batches.order) for loader in loaders])
 
     def _optimisers(self, contexts: Sequence[Context], start: Tensors) -> State:
         if self.algorithm.local.keep:
@@ -180,12 +180,12 @@ class Program:
 
     def _mapped(self, now: Training, fed: Fed, shared: Shared) -> Run:
         """Make the function that takes some steps with all clients of a block; these are its first arguments."""
-        module, algorithm = self.bench.module, self.algorithm
+        module, algorithm = self.replica.module, self.algorithm
         # The model is watched for as long as the program lives; this hook must not be put back with what clients change.
-        self.bench.put_back()
+        self.replica.put_back()
         watching = tuple((each, watch(module, classifier_layer(module, each.layer))) for each in algorithm.penalties)
-        self.bench.remember(again=True)
-        recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching, self.bench.place.autocast)
+        self.replica.remember(again=True)
+        recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching, self.replica.place.autocast)
         first, its = _of_each(lambda leaf: leaf[0], (now, fed))
         recipe = replace(
             recipe, unused=unused_parameters(recipe, first.carried.buffers, *_step_of(first, its, shared, 0))
@@ -237,15 +237,15 @@ def block_update(
     """
     if gone or not sends_difference_alone(algorithm, contexts):
         opened = [_pinned(open_visit, algorithm, *own) for own in zip(contexts, datas, strict=True)]
-        there = list(zip(contexts, datas, opened, strict=True))
-        rows = list(there)
+        mask = list(zip(contexts, datas, opened, strict=True))
+        rows = list(mask)
         for row, size in sorted(gone.items()):
             rows.insert(row, (contexts[0], replace(datas[0], rows=np.resize(datas[0].rows, size)), opened[0]))
         in_rows, of_rows, visits = zip(*rows, strict=True)
-        fitted = program.fit(in_rows, of_rows, [visit.given for visit in visits])
+        fitted = program.train_locally(in_rows, of_rows, [visit.given for visit in visits])
         ends = [own for row, own in enumerate(fitted) if row not in gone]
-        return [_pinned(close_visit, algorithm, *own, end) for own, end in zip(there, ends, strict=True)]
-    fitted = program.fit(contexts, datas, [{}])
+        return [_pinned(close_visit, algorithm, *own, end) for own, end in zip(mask, ends, strict=True)]
+    fitted = program.train_locally(contexts, datas, [{}])
     after, start = fitted.after, contexts[0].start
     block = BlockUpdate(
         clients=[context.client for context in contexts],
@@ -263,7 +263,7 @@ def _pinned(visit: Callable[..., T], algorithm: Algorithm, context: Context, *ab
     """Call what is one client's own, and put back what it changed before it is the next one's turn."""
     done = visit(algorithm, context, *about)
     pin_again()
-    context.bench.put_back()
+    context.replica.put_back()
     return done
 
 

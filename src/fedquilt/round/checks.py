@@ -24,7 +24,7 @@ from fedquilt.algorithm.exact import LARGEST
 from fedquilt.algorithm.exchange import Upload
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate
-from fedquilt.base.errors import told
+from fedquilt.base.errors import reason_of
 from fedquilt.compute.interrupts import comes_from_outside
 from fedquilt.compute.layout import Layout, ModelState, State, Tensors
 from fedquilt.round.plan import Plan, weights_by_size
@@ -63,14 +63,14 @@ def _fault_if_raised(check: Callable[P, str | None]) -> Callable[P, str | None]:
         except BaseException as error:
             if comes_from_outside(error):
                 raise
-            return f"sent what cannot be examined: {told(error)}"
+            return f"sent what cannot be examined: {reason_of(error)}"
 
     return safely
 
 
-def uploads_of(algorithm: Algorithm, layout: Layout, announced: State) -> Uploads:
+def uploads_of(algorithm: Algorithm, layout: Layout, broadcast: State) -> Uploads:
     """Return the form of what a method's clients tell besides their updates."""
-    tables: dict[str, Tensors] = {name: table for name, table in announced.items() if isinstance(table, dict)}  # type: ignore[misc]
+    tables: dict[str, Tensors] = {name: table for name, table in broadcast.items() if isinstance(table, dict)}  # type: ignore[misc]
     return {
         exchange.name: exchange.uploads(layout, tables.get(exchange.name, {}))
         for exchange in algorithm.exchanges
@@ -104,7 +104,7 @@ class Expected:
         asked = {slot: planned.client_of[slot] for slot in planned.slots}
         by_size = weights_by_size(algorithm, planned.sizes)
         weights = {slot: by_size[planned.size_of(slot)] for slot in asked}
-        return cls(layout, state.model, asked, weights, uploads_of(algorithm, layout, state.announced))
+        return cls(layout, state.model, asked, weights, uploads_of(algorithm, layout, state.broadcast))
 
     def fault_in(self, update: ClientUpdate) -> str | None:
         """Say what makes an update unusable, if anything does."""

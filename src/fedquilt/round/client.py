@@ -15,7 +15,7 @@ from fedquilt.algorithm.transform import At, changes_nothing, effective_steps
 from fedquilt.algorithm.updates import ClientUpdate
 from fedquilt.base.rng import generator
 from fedquilt.compute.layout import State, Tensors
-from fedquilt.round.training import OPTIMISER, Fitted, draw_normals, fit
+from fedquilt.round.training import OPTIMISER, LocalResult, draw_normals, train_locally
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ def client_update(algorithm: Algorithm, context: Context, data: ClientData) -> C
     Pure: the same arguments give the same bits, in whatever process.
     """
     opened = open_visit(algorithm, context, data)
-    fitted = fit(algorithm, context, data, context.start, opened.given)
+    fitted = train_locally(algorithm, context, data, context.start, opened.given)
     return close_visit(algorithm, context, data, opened, fitted)
 
 
@@ -45,14 +45,14 @@ def sends_difference_alone(algorithm: Algorithm, contexts: Sequence[Context]) ->
 def open_visit(algorithm: Algorithm, context: Context, data: ClientData) -> Opened:
     """Let every exchange begin."""
     visits = {
-        exchange.name: Visit(context, data, _table(context.announced, exchange.name), _kept(context, exchange.name))
+        exchange.name: Visit(context, data, _table(context.broadcast, exchange.name), _kept(context, exchange.name))
         for exchange in algorithm.exchanges
     }
     return Opened(visits, {e.name: e.begin(visits[e.name]) for e in algorithm.exchanges if e.begin is not None})
 
 
 def close_visit(
-    algorithm: Algorithm, context: Context, data: ClientData, opened: Opened, fitted: Fitted
+    algorithm: Algorithm, context: Context, data: ClientData, opened: Opened, fitted: LocalResult
 ) -> ClientUpdate:
     """Make a client's update of what local training ended with, and let every exchange end."""
     delta = fitted.after.vector - context.start.vector
@@ -87,7 +87,7 @@ def _kept(context: Context, name: str) -> Tensors | None:
     return context.kept.get(name)  # type: ignore[return-value]
 
 
-def _trained(algorithm: Algorithm, context: Context, fitted: Fitted, delta: Tensor) -> Trained:
+def _trained(algorithm: Algorithm, context: Context, fitted: LocalResult, delta: Tensor) -> Trained:
     local = algorithm.local
     return Trained(
         after=fitted.after,

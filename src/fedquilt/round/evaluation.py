@@ -17,7 +17,7 @@ from fedquilt.base.rng import torch_seeded
 from fedquilt.base.types import Indices
 from fedquilt.compute.layout import ModelState
 from fedquilt.compute.pinned import pin_again
-from fedquilt.compute.replica import Workbench
+from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, Split
 
 SplitName = Literal["train", "test"]
@@ -61,7 +61,7 @@ def chunks(examples: int) -> list[tuple[int, int]]:
 
 @torch.no_grad()
 def evaluate_chunk(
-    bench: Workbench,
+    replica: Replica,
     loss: Loss,
     model: ModelState,
     data: Data,
@@ -71,13 +71,13 @@ def evaluate_chunk(
 ) -> Counted:
     """Evaluate a model on some rows of a split (a range, or their positions), in evaluation mode."""
     if data.at_once is not None and (parts := _cut(rows, data.at_once))[1:]:
-        return added(evaluate_chunk(bench, loss, model, data, split, part, metrics) for part in parts)
-    x, y = bench.place.put(data.batch(split, range(*rows) if isinstance(rows, tuple) else torch.from_numpy(rows)))
-    outputs = functional_call(bench.module.eval(), bench.tensors(model), (x,))
+        return added(evaluate_chunk(replica, loss, model, data, split, part, metrics) for part in parts)
+    x, y = replica.place.put(data.batch(split, range(*rows) if isinstance(rows, tuple) else torch.from_numpy(rows)))
+    outputs = functional_call(replica.module.eval(), replica.tensors(model), (x,))
     if outputs.shape[:-1] != y.shape and any(metric.classes for metric in metrics):
         raise ValueError(f"it returns {tuple(outputs.shape)} for labels of {tuple(y.shape)}")
-    losses, counted = bench.place.fetch(loss.each(outputs, y))
-    outputs, y = bench.place.fetch((outputs, y))
+    losses, counted = replica.place.fetch(loss.each(outputs, y))
+    outputs, y = replica.place.fetch((outputs, y))
     total, predictions = float(losses.double().sum()), losses.numel()
     if counted is not None:
         total, predictions = float((losses * counted).double().sum()), int(counted.sum())
@@ -91,7 +91,7 @@ def evaluate_chunk(
 class Evaluator:
     """Evaluates models on a data set, with the draws of a run."""
 
-    bench: Workbench
+    replica: Replica
     loss: Loss
     data: Data
     metrics: Sequence[Metric]
@@ -109,7 +109,7 @@ class Evaluator:
     def count(self, model: ModelState, split: Split, rows: tuple[int, int] | Indices) -> Counted:
         """Evaluate a model, and put back what its code changed of the process."""
         try:
-            return evaluate_chunk(self.bench, self.loss, model, self.data, split, rows, self.metrics)
+            return evaluate_chunk(self.replica, self.loss, model, self.data, split, rows, self.metrics)
         finally:
             pin_again()
 

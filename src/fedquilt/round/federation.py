@@ -16,10 +16,10 @@ from fedquilt.algorithm.state import RunState
 from fedquilt.base.errors import naming_part
 from fedquilt.base.replaced import replaced
 from fedquilt.base.types import Indices
-from fedquilt.compute.device import Place
+from fedquilt.compute.device import Placement
 from fedquilt.compute.layout import Layout, ModelState, State
 from fedquilt.compute.pinned import pinned
-from fedquilt.compute.replica import Workbench, copied
+from fedquilt.compute.replica import Replica, copied
 from fedquilt.data.data import Data, require_sound
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.population import Population
@@ -48,7 +48,7 @@ class Federation:
     `client_seconds` is how long a client may take, by the clock, before it is left out of the round.
     """
 
-    bench: Workbench
+    replica: Replica
     initial: ModelState
     algorithm: Algorithm
     seed: int
@@ -84,13 +84,13 @@ class Federation:
         data, held, server_rows, tests = divided(data, partition, algorithm, seed)
         require_labels_to_flip(simulation, data)
         module = copied(module)
-        bench = Workbench(module, Layout.of(module))
+        replica = Replica(module, Layout.of(module))
         require_trained_classifier(module, algorithm)
         with naming_part("run"):
             chosen = measured(metrics, data)
         federation = cls(
-            bench=bench,
-            initial=bench.read(),
+            replica=replica,
+            initial=replica.read(),
             algorithm=algorithm,
             seed=seed,
             data=data,
@@ -107,21 +107,21 @@ class Federation:
 
     def _rehearsed(self) -> Federation:
         """Try the model out, and return the federation with what depends on that decided."""
-        self.bench.put_channels_last(True)
+        self.replica.put_channels_last(True)
         if not self.rehearsal.runs():
-            self.bench.put_channels_last(False)
+            self.replica.put_channels_last(False)
         self.rehearsal.rehearse()
         algorithm = self.algorithm
         if self.rehearsal.needs_two_examples():
             algorithm = replaced(algorithm, Epochs, Epochs.without_single)
-        setting = Setting(self.data, self.partition, self.server_rows, self.bench, self.initial)
+        setting = Setting(self.data, self.partition, self.server_rows, self.replica, self.initial)
         return replace(self, algorithm=algorithm, first=first_broadcast(algorithm, setting))
 
     @cached_property
     def server(self) -> Server:
         """What the server knows; of the training data, its own rows alone."""
         return Server(
-            bench=self.bench,
+            replica=self.replica,
             initial=self.initial,
             algorithm=self.algorithm,
             seed=self.seed,
@@ -137,7 +137,7 @@ class Federation:
     def site(self) -> Site:
         """The site of all clients; `site.only(clients)` is one that has these clients' examples and no others."""
         return Site(
-            bench=self.bench,
+            replica=self.replica,
             algorithm=self.algorithm,
             seed=self.seed,
             data=self.data,
@@ -151,12 +151,12 @@ class Federation:
     @cached_property
     def evaluator(self) -> Evaluator:
         """Evaluates models on the whole data set."""
-        return Evaluator(self.bench, self.algorithm.loss, self.data, self.metrics, self.seed)
+        return Evaluator(self.replica, self.algorithm.loss, self.data, self.metrics, self.seed)
 
     @cached_property
     def rehearsal(self) -> Rehearsal:
         """Tries the model out on a few examples."""
-        return Rehearsal(self.bench, self.initial, self.algorithm, self.data, self.seed, self.evaluator)
+        return Rehearsal(self.replica, self.initial, self.algorithm, self.data, self.seed, self.evaluator)
 
     @cached_property
     def population(self) -> Population:
@@ -164,31 +164,31 @@ class Federation:
         return Population.of(self.partition, self.data.train.y.numpy(), self.data.classes)
 
     @property
-    def announced(self) -> State:
+    def broadcast(self) -> State:
         """What the server sends before the first round besides the model."""
-        return self.first.announced
+        return self.first.broadcast
 
     @property
     def layout(self) -> Layout:
         """What stands where in the model's vector."""
-        return self.bench.layout
+        return self.replica.layout
 
     def start(self) -> RunState:
         """Return the state of a run before its first round."""
         return self.server.start()
 
-    def placed(self, place: Place) -> Federation:
+    def placed(self, place: Placement) -> Federation:
         """Return the federation with its model elsewhere, or itself if it is there already."""
-        bench = self.bench.placed(place)
-        return self if bench is self.bench else replace(self, bench=bench)
+        replica = self.replica.placed(place)
+        return self if replica is self.replica else replace(self, replica=replica)
 
     def apart(self) -> Federation:
         """Return the federation with a model that no other process works on."""
-        return replace(self, bench=self.bench.apart())
+        return replace(self, replica=self.replica.apart())
 
     def with_kernels(self) -> Federation:
         """Return the federation with a model whose layers are computed by kernels."""
-        changed = replace(self, bench=self.bench.with_kernels(channels_last=True))
+        changed = replace(self, replica=self.replica.with_kernels(channels_last=True))
         if changed.rehearsal.runs():
             return changed
-        return replace(self, bench=self.bench.with_kernels(channels_last=False))
+        return replace(self, replica=self.replica.with_kernels(channels_last=False))

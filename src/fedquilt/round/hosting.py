@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from fedquilt.base.errors import FedquiltError
 from fedquilt.compute.interrupts import TooSlowError, comes_from_outside, descriptors_are_open
 from fedquilt.compute.pinned import pin_again
-from fedquilt.compute.replica import Workbench
+from fedquilt.compute.replica import Replica
 
 
 class SpoiledError(FedquiltError):
@@ -17,19 +17,19 @@ class SpoiledError(FedquiltError):
 
 
 @contextmanager
-def alone(clients: Sequence[int], bench: Workbench) -> Iterator[None]:
+def alone(clients: Sequence[int], replica: Replica) -> Iterator[None]:
     """Run clients' code, and put back what it changed of the process and of the model's parts.
 
     What cannot be put back is named with the clients.
     """
     process = os.getpid()
-    bench.remember()
+    replica.remember()
     try:
         yield
     finally:
         if os.getpid() != process:  # a client forked, and this is the copy, which would do everything once more
             os._exit(1)
-        spoiled = [*pin_again(), *bench.put_back()]
+        spoiled = [*pin_again(), *replica.put_back()]
         if not descriptors_are_open():
             spoiled.append("open files")
         if spoiled:

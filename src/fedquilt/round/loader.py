@@ -21,7 +21,7 @@ GATHERED = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Feed:
+class BatchLoader:
     """A client's batches of a round, the weight of an example of each class, and how labels are corrupted, if they are.
 
     `a_pass` is how many examples a pass over the data has.
@@ -35,7 +35,7 @@ class Feed:
     a_pass: int
 
     @classmethod
-    def of(cls, algorithm: Algorithm, context: Context, data: ClientData, purpose: str = "") -> Feed:
+    def of(cls, algorithm: Algorithm, context: Context, data: ClientData, purpose: str = "") -> BatchLoader:
         """Draw a client's batches."""
         rng = generator(context.seed, f"{purpose}sample", *context.key)
         sample = algorithm.sample
@@ -65,7 +65,7 @@ class Feed:
             x, y = self._ready(order[cuts[first] : cuts[last]], rng)
             sizes = np.diff(cuts[first : last + 1]).tolist()
             made = [x, y] if self.weights is None else [x, y, self.weights[y]]
-            yield from map(Batch, *(torch.split(part, sizes) for part in self.context.bench.place.put(made)))
+            yield from map(Batch, *(torch.split(part, sizes) for part in self.context.replica.place.put(made)))
             first = last
 
     def _ready(self, order: Indices, rng: np.random.Generator | None) -> tuple[Tensor, Tensor]:
@@ -80,4 +80,4 @@ def _importance(algorithm: Algorithm, context: Context, data: ClientData) -> Ten
     labels = data.split.y.index_select(0, torch.from_numpy(data.rows))
     if data.relabel is not None:
         labels = data.relabel(labels, data.data.classes)
-    return algorithm.importance(labels, data.data.classes, context.announced)
+    return algorithm.importance(labels, data.data.classes, context.broadcast)

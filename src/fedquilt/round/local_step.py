@@ -37,13 +37,13 @@ Gradient = Callable[[Objective, Tensors], tuple[Tensors, Tensor, Tensors]]
 class Batch(NamedTuple):
     """Examples as the model takes them, their targets, and their weights (None: all 1).
 
-    `there` is 0 for padding, which stands for no example at all (None: there is none).
+    `mask` is 0 for padding, which stands for no example at all (None: there is none).
     """
 
     x: Tensor
     y: Tensor
     weights: Tensor | None = None
-    there: Tensor | None = None
+    mask: Tensor | None = None
 
 
 class Carried(NamedTuple):
@@ -108,10 +108,10 @@ def _objective(
 ) -> tuple[Tensor, tuple[Tensor, Tensors]]:
     """Return what is minimised, the loss of the data alone, and the buffers afterwards."""
     outputs, after = forward(recipe, params, buffers, batch.x)
-    loss = recipe.loss(outputs, batch.y, batch.weights, batch.there)
+    loss = recipe.loss(outputs, batch.y, batch.weights, batch.mask)
     total = loss
     for penalty, features in recipe.penalties:
-        total = total + penalty.value(features.seen(params, given, batch.there))
+        total = total + penalty.value(features.seen(params, given, batch.mask))
     return total, (loss.detach(), after)
 
 

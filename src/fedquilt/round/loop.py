@@ -10,8 +10,8 @@ from fedquilt.algorithm.state import RunState, ServerState
 from fedquilt.algorithm.updates import ClientUpdate
 from fedquilt.compute.layout import ModelState
 from fedquilt.compute.tensors import flat
-from fedquilt.round.course import Heard, Step, Work, every_group
 from fedquilt.round.measures import Measures, Record, evaluating, mean
+from fedquilt.round.round_function import Heard, Step, Work, every_group
 from fedquilt.round.server import Server
 from fedquilt.round.session import Pending, Session
 
@@ -107,4 +107,4 @@ def _record(server: Server, steps: list[Step]) -> Record:
 
 
 def _down(server: Server, state: ServerState) -> int:
-    return server.layout.nbytes + sum(tensor.nbytes for _, tensor in flat(state.announced))
+    return server.layout.nbytes + sum(tensor.nbytes for _, tensor in flat(state.broadcast))

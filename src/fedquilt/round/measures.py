@@ -99,7 +99,7 @@ def _own(session: Session, sizes: Indices, run: RunState, own: Own | None) -> Pe
         members = range(len(sizes)) if group.clients is None else group.clients.tolist()
         chosen = [client for client in members if sizes[client]]
         tested += chosen
-        testing.append(session.evaluate_own(group.state, chosen, run.store))
+        testing.append(session.evaluate_clients(group.state, chosen, run.store))
 
     def complete() -> Record:
         found = [one for evaluation in testing for one in evaluation()]
@@ -108,7 +108,7 @@ def _own(session: Session, sizes: Indices, run: RunState, own: Own | None) -> Pe
         if own is not None and any(part.predictions and part.right is not None for part in counted):
             own(run.round, [client for client, _ in heard], counted)
         failed = [fault.named() for fault in found if isinstance(fault, Fault)]
-        return _spread(counted) | ({"own_dropped": failed} if failed else {})
+        return _spread(counted) | ({"per_client_dropped": failed} if failed else {})
 
     return complete
 
@@ -118,12 +118,12 @@ def _spread(counted: Sequence[Counted]) -> Record:
     right = [(part.right, part.predictions) for part in counted if part.predictions and part.right is not None]
     accuracies = sorted(hits / predictions for hits, predictions in right)
     if not accuracies:
-        return {"own_accuracy": None, "own_accuracy_worst_tenth": None}
+        return {"per_client_accuracy": None, "per_client_accuracy_worst_tenth": None}
     worst = accuracies[: max(len(accuracies) // 10, 1)]
     return {
-        "own_accuracy": sum(hits for hits, _ in right) / sum(predictions for _, predictions in right),
-        "own_accuracy_worst_tenth": float(np.mean(worst)),
-        "own_accuracy_quantiles": [round(float(value), 6) for value in np.quantile(accuracies, QUANTILES)],
+        "per_client_accuracy": sum(hits for hits, _ in right) / sum(predictions for _, predictions in right),
+        "per_client_accuracy_worst_tenth": float(np.mean(worst)),
+        "per_client_accuracy_quantiles": [round(float(value), 6) for value in np.quantile(accuracies, QUANTILES)],
     }
 
 

@@ -88,12 +88,12 @@ def merge(
     report = tally.report()
     delta = deltas.finish()
     if delta is None:
-        return ServerState(planned.round, state.model, state.optimiser, state.announced), report
+        return ServerState(planned.round, state.model, state.optimiser, state.broadcast), report
     gathered = {name: gather.finish() for name, gather in gathers.items()}
     buffer = buffers.finish() if layout.buffer_size else state.model.buffers
     vector, optimiser = _server_step(algorithm, state, planned, delta, gathered)
-    announced = _retold(algorithm, state.announced, gathered)
-    return ServerState(planned.round, ModelState(vector, buffer, counters), optimiser, announced), report
+    broadcast = _next_broadcast(algorithm, state.broadcast, gathered)
+    return ServerState(planned.round, ModelState(vector, buffer, counters), optimiser, broadcast), report
 
 
 @dataclass(eq=False)
@@ -161,10 +161,10 @@ def _server_step(
     return state.model.vector + step["model"], optimiser
 
 
-def _retold(algorithm: Algorithm, announced: State, gathered: dict[str, Tensors]) -> State:
-    after = dict(announced)
+def _next_broadcast(algorithm: Algorithm, broadcast: State, gathered: dict[str, Tensors]) -> State:
+    after = dict(broadcast)
     for exchange in algorithm.exchanges:
-        if exchange.retell is not None:
-            before: Tensors = announced[exchange.name]  # type: ignore[assignment]
-            after[exchange.name] = dict(exchange.retell(before, gathered[exchange.name]))
+        if exchange.next_broadcast is not None:
+            before: Tensors = broadcast[exchange.name]  # type: ignore[assignment]
+            after[exchange.name] = dict(exchange.next_broadcast(before, gathered[exchange.name]))
     return after

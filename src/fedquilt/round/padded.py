@@ -16,7 +16,7 @@ from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.context import ClientData
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
-from fedquilt.round.loader import Feed
+from fedquilt.round.loader import BatchLoader
 from fedquilt.round.local_step import Batch
 
 BLOCK_EXAMPLES = 2**15
@@ -42,89 +42,89 @@ class Shape:
 class Padded:
     """Where every example of a block goes: (calls, clients, steps a call, batch).
 
-    `rows` are positions in the data, `there` is 1 where there is an example and 0 in the padding, `active` says which
+    `rows` are positions in the data, `mask` is 1 where there is an example and 0 in the padding, `active` says which
     clients take a step at all.
     """
 
-    feeds: Sequence[Feed]
+    loaders: Sequence[BatchLoader]
     rows: Indices
-    there: npt.NDArray[np.float32]
+    mask: npt.NDArray[np.float32]
     active: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, feeds: Sequence[Feed], shape: Shape) -> Padded:
+    def of(cls, loaders: Sequence[BatchLoader], shape: Shape) -> Padded:
         """Place the batches of some clients."""
-        steps = max(len(feed.batches.cuts) for feed in feeds) - 1
+        steps = max(len(loader.batches.cuts) for loader in loaders) - 1
         calls = -(-steps // shape.steps)
         # Padding is filled with an example of the client's own: its weight is 0, but 0·NaN would not be.
-        own = np.asarray([feed.data.rows[0] for feed in feeds], dtype=np.int64)
+        own = np.asarray([loader.data.rows[0] for loader in loaders], dtype=np.int64)
         rows = np.repeat(own[:, None], calls * shape.steps * shape.batch, axis=1)
-        there = np.zeros(rows.shape, dtype=np.float32)
-        active = np.zeros((len(feeds), calls * shape.steps), dtype=bool)
-        for members in _alike(feeds):
-            sizes = np.diff(feeds[members[0]].batches.cuts)
-            held = np.stack([feeds[place].data.rows[feeds[place].batches.order] for place in members])
+        mask = np.zeros(rows.shape, dtype=np.float32)
+        active = np.zeros((len(loaders), calls * shape.steps), dtype=bool)
+        for members in _alike(loaders):
+            sizes = np.diff(loaders[members[0]].batches.cuts)
+            held = np.stack([loaders[place].data.rows[loaders[place].batches.order] for place in members])
             where = np.ix_(np.asarray(members), _places(sizes, shape.batch))
             rows[where] = held
-            there[where] = 1.0
+            mask[where] = 1.0
             active[members, : len(sizes)] = True
-        steps_and_batches = (len(feeds), calls * shape.steps, shape.batch)
-        rows, there = rows.reshape(steps_and_batches), there.reshape(steps_and_batches)
-        return cls(feeds, *(_by_call(values, calls) for values in (rows, there, active)))
+        steps_and_batches = (len(loaders), calls * shape.steps, shape.batch)
+        rows, mask = rows.reshape(steps_and_batches), mask.reshape(steps_and_batches)
+        return cls(loaders, *(_by_call(values, calls) for values in (rows, mask, active)))
 
     @cached_property
     def full(self) -> bool:
         """Whether there is no padding at all."""
-        return bool(self.there.all())
+        return bool(self.mask.all())
 
     def ready(self) -> Iterator[Batch]:
         """Make the examples ready, call by call; weights are given where they are not all 1."""
-        one = self.feeds[0].data
+        one = self.loaders[0].data
         several = max((one.data.at_once or BLOCK_EXAMPLES) // max(self.rows[0].size, 1), 1)
         for first in range(0, len(self.rows), several):
             rows = torch.from_numpy(self.rows[first : first + several])
             y = one.split.targets(rows.flatten())
             y = y.view(*rows.shape, *y.shape[1:])
             x = self._augmented[first : first + several] if one.data.augment is not None else _inputs(one, rows)
-            for client, feed in enumerate(self.feeds):
-                relabel = feed.data.relabel
+            for client, loader in enumerate(self.loaders):
+                relabel = loader.data.relabel
                 if relabel is not None:
                     y[:, client] = relabel(y[:, client].flatten(), one.data.classes).view(y[:, client].shape)
             made = [x, y]
-            if self.feeds[0].weights is not None or not self.full:
-                there = torch.from_numpy(self.there[first : first + several])
-                made += [self._weights(there, y), there]
+            if self.loaders[0].weights is not None or not self.full:
+                mask = torch.from_numpy(self.mask[first : first + several])
+                made += [self._weights(mask, y), mask]
             for call in range(len(rows)):
                 yield Batch(*(values[call] for values in made))
 
     def mean_losses(self, losses: Tensor) -> list[float]:
         """Return every client's mean loss over its examples; `losses` are (clients, steps)."""
-        sizes = np.moveaxis(self.there.sum(axis=3, dtype=np.float64), 0, 1).reshape(len(self.feeds), -1)
+        sizes = np.moveaxis(self.mask.sum(axis=3, dtype=np.float64), 0, 1).reshape(len(self.loaders), -1)
         seen = np.where(sizes > 0, losses.double().numpy(), 0.0)
         return ((seen * sizes).sum(axis=1) / sizes.sum(axis=1)).tolist()  # type: ignore[no-any-return]
 
-    def _weights(self, there: Tensor, y: Tensor) -> Tensor:
-        given = [feed.weights for feed in self.feeds if feed.weights is not None]
+    def _weights(self, mask: Tensor, y: Tensor) -> Tensor:
+        given = [loader.weights for loader in self.loaders if loader.weights is not None]
         if not given:
-            return there
-        return there * torch.stack([own[y[:, client]] for client, own in enumerate(given)], dim=1)
+            return mask
+        return mask * torch.stack([own[y[:, client]] for client, own in enumerate(given)], dim=1)
 
     @cached_property
     def _augmented(self) -> Tensor:
         """The inputs of all steps: random changes are drawn client by client, in the order of its own training."""
         calls, clients, steps, batch = self.rows.shape
-        ready = [torch.cat([made.x for made in feed]) for feed in self.feeds]
+        ready = [torch.cat([made.x for made in loader]) for loader in self.loaders]
         x = ready[0].new_zeros(clients, calls * steps * batch, *ready[0].shape[1:])
-        for own, feed, changed in zip(x, self.feeds, ready, strict=True):
-            own[torch.from_numpy(_places(np.diff(feed.batches.cuts), batch))] = changed
+        for own, loader, changed in zip(x, self.loaders, ready, strict=True):
+            own[torch.from_numpy(_places(np.diff(loader.batches.cuts), batch))] = changed
         return x.view(clients, calls, steps, batch, *x.shape[2:]).transpose(0, 1).contiguous()
 
 
-def _alike(feeds: Sequence[Feed]) -> list[list[int]]:
+def _alike(loaders: Sequence[BatchLoader]) -> list[list[int]]:
     """Return the places of feeds that share their cuts, as clients of a size often do."""
     groups: dict[int, list[int]] = {}
-    for place, feed in enumerate(feeds):
-        groups.setdefault(id(feed.batches.cuts), []).append(place)
+    for place, loader in enumerate(loaders):
+        groups.setdefault(id(loader.batches.cuts), []).append(place)
     return list(groups.values())
 
 

@@ -11,7 +11,7 @@ from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.base.rng import generator
 from fedquilt.compute.layout import ModelState, Tensors
 from fedquilt.partition.partition import Partition
-from fedquilt.round.training import ClientError, fit
+from fedquilt.round.training import ClientError, train_locally
 
 if TYPE_CHECKING:
     from fedquilt.algorithm.exchange import Visit
@@ -37,7 +37,7 @@ def hold_out(partition: Partition, share: float, seed: int) -> tuple[Partition, 
     return partition.holding(np.concatenate(kept), left), Partition.of(tested)
 
 
-def own_model(algorithm: Algorithm, context: Context, data: ClientData) -> ModelState:
+def personal_model(algorithm: Algorithm, context: Context, data: ClientData) -> ModelState:
     """Return the model that a client would use: the run's, where it could not make one its own."""
     personalise = algorithm.per_client.personalise
     if personalise is None:
@@ -47,7 +47,7 @@ def own_model(algorithm: Algorithm, context: Context, data: ClientData) -> Model
         return context.start if kept is None else ModelState(**kept)
     assert personalise.by is not None
     try:
-        return fit(personalise.by, context, data, context.start, purpose="own ").after
+        return train_locally(personalise.by, context, data, context.start, purpose="own ").after
     except ClientError:
         return context.start
 

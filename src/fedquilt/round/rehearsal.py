@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.base.errors import ExampleError, FedquiltError, SpecError, told
+from fedquilt.base.errors import ExampleError, FedquiltError, SpecError, reason_of
 from fedquilt.base.rng import torch_seeded
 from fedquilt.compute.layout import ModelState
-from fedquilt.compute.replica import Workbench
+from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, Split
 from fedquilt.round.evaluation import Evaluator, SplitName
 from fedquilt.round.local_step import EAGER, Recipe, forward
@@ -24,7 +24,7 @@ from fedquilt.round.local_step import EAGER, Recipe, forward
 class Rehearsal:
     """Tries a model out on a few examples; its values are left as they were."""
 
-    bench: Workbench
+    replica: Replica
     initial: ModelState
     algorithm: Algorithm
     data: Data
@@ -49,9 +49,9 @@ class Rehearsal:
         """Return why the model does not run forward and backward on some examples, where it is and in its precision."""
         # The server's own examples: what is in a client's must not decide how the others are computed.
         rows = torch.arange(min(examples, len(self.stand_in)))
-        params, buffers = self.bench.load(self.initial)
-        place, algorithm = self.bench.place, self.algorithm
-        recipe = Recipe(self.bench.module.train(), algorithm.loss, algorithm.local, EAGER, (), place.autocast)
+        params, buffers = self.replica.load(self.initial)
+        place, algorithm = self.replica.place, self.algorithm
+        recipe = Recipe(self.replica.module.train(), algorithm.loss, algorithm.local, EAGER, (), place.autocast)
         with torch_seeded(self.seed, "trial", device=place.device):
             try:
                 x, y = place.put(self.data.batch(self.stand_in, rows))
@@ -62,12 +62,12 @@ class Rehearsal:
             except Exception as error:
                 return error
             finally:
-                self.bench.load(self.initial)
+                self.replica.load(self.initial)
         return None
 
     def needs_two_examples(self) -> bool:
         """Say whether the model cannot be trained on a single example, because of its batch normalisation."""
-        if not any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in self.bench.module.modules()):
+        if not any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in self.replica.module.modules()):
             return False
         error = self.failure(1)
         return isinstance(error, ValueError) and "more than 1 value per channel" in str(error)
@@ -91,7 +91,7 @@ class Rehearsal:
                 targets = f"there are {self.data.classes} classes" if self.data.classes else "targets are numbers"
                 raise FedquiltError(
                     f"the model does not fit the data set {self.data.name} (an example is {shape}, {targets}): "
-                    f"{told(error)}"
+                    f"{reason_of(error)}"
                 ) from error
 
     def _with_largest_label(self, name: SplitName) -> tuple[Split, int]:

@@ -11,7 +11,7 @@ from fedquilt.algorithm.metric import Metric
 from fedquilt.algorithm.state import RunState
 from fedquilt.base.types import Indices
 from fedquilt.compute.layout import Layout, ModelState, State
-from fedquilt.compute.replica import Workbench
+from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data
 from fedquilt.partition.population import Population
 from fedquilt.round.evaluation import Evaluator
@@ -21,7 +21,7 @@ from fedquilt.simulate.simulation import Simulation
 class FirstBroadcast(NamedTuple):
     """What the server sends before the first round besides the model, and the bytes that clients moved for it."""
 
-    announced: State
+    broadcast: State
     uploaded: int = 0
     downloaded: int = 0
 
@@ -37,7 +37,7 @@ class Server:
     own each client has (None: clients are not tested by themselves).
     """
 
-    bench: Workbench
+    replica: Replica
     initial: ModelState
     algorithm: Algorithm
     seed: int
@@ -51,13 +51,13 @@ class Server:
     @cached_property
     def evaluator(self) -> Evaluator:
         """Evaluates models on what the server has."""
-        return Evaluator(self.bench, self.algorithm.loss, self.data, self.metrics, self.seed)
+        return Evaluator(self.replica, self.algorithm.loss, self.data, self.metrics, self.seed)
 
     @property
     def layout(self) -> Layout:
         """What stands where in the model's vector."""
-        return self.bench.layout
+        return self.replica.layout
 
     def start(self) -> RunState:
         """Return the state of a run before its first round."""
-        return RunState.of(initial_state(self.algorithm, self.initial, self.first.announced))
+        return RunState.of(initial_state(self.algorithm, self.initial, self.first.broadcast))

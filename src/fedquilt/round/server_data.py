@@ -15,7 +15,7 @@ from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.partition.partition import Partition
 from fedquilt.round.server import Server
-from fedquilt.round.training import ClientError, fit
+from fedquilt.round.training import ClientError, train_locally
 
 SERVER = -1
 """The server's place in the keys of random draws."""
@@ -52,10 +52,10 @@ def train_at_server(server: Server, state: ServerState) -> ServerState:
     inner = server.algorithm.after.algorithm
     if inner is None:
         return state
-    context = Context(server.bench, state.model, server.seed, state.round, SERVER, SERVER)
+    context = Context(server.replica, state.model, server.seed, state.round, SERVER, SERVER)
     data = ClientData(server.data, server.data.train, np.arange(len(server.data.train)))
     try:
-        after = fit(inner, context, data, state.model).after
+        after = train_locally(inner, context, data, state.model).after
     except ClientError as error:
         raise FedquiltError(f"training at the server failed in round {state.round}, {error}") from error
     if not bool(torch.isfinite(after.vector).all()):

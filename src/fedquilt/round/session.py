@@ -38,7 +38,9 @@ class Session(Protocol):
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Measure loss and accuracy on a whole split."""
 
-    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Measured]]:
+    def evaluate_clients(
+        self, state: ServerState, clients: Sequence[int], store: ClientStore
+    ) -> Pending[list[Measured]]:
         """Evaluate every client's model on its own data, in the order of the clients given."""
 
 

@@ -13,18 +13,18 @@ from fedquilt.algorithm.metric import Metric
 from fedquilt.algorithm.parts.sampling import leaves_out_single
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.updates import Answer, ClientUpdate, Fault
-from fedquilt.base.errors import told
+from fedquilt.base.errors import reason_of
 from fedquilt.base.rng import torch_seeded
 from fedquilt.compute.interrupts import TooSlowError, time_limit
 from fedquilt.compute.layout import State
-from fedquilt.compute.replica import Workbench
+from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, Split
 from fedquilt.partition.partition import Partition
 from fedquilt.round.block import Program, block_update
 from fedquilt.round.client import client_update
 from fedquilt.round.evaluation import Counted, Evaluator, added, chunks
 from fedquilt.round.hosting import alone, passes, too_slow
-from fedquilt.round.per_client import own_model
+from fedquilt.round.per_client import personal_model
 from fedquilt.round.training import ClientError
 from fedquilt.simulate.simulation import Simulation
 
@@ -56,7 +56,7 @@ class Site:
     `partition` numbers the clients as the whole run does; those of other sites hold nothing here.
     """
 
-    bench: Workbench
+    replica: Replica
     algorithm: Algorithm
     seed: int
     data: Data
@@ -69,7 +69,7 @@ class Site:
     @cached_property
     def evaluator(self) -> Evaluator:
         """Evaluates models on what the site holds."""
-        return Evaluator(self.bench, self.algorithm.loss, self.data, self.metrics, self.seed)
+        return Evaluator(self.replica, self.algorithm.loss, self.data, self.metrics, self.seed)
 
     def run_client(
         self, state: ServerState, round_: int, client: int, slot: int, kept: State | None
@@ -86,7 +86,7 @@ class Site:
     def _or_fault(self, client: int, slot: int, work: Callable[[], T]) -> T | Fault:
         """Do what is one client's own; whatever goes wrong becomes its fault, and what it changes is put back."""
         try:
-            with alone([client], self.bench), time_limit(self.client_seconds):
+            with alone([client], self.replica), time_limit(self.client_seconds):
                 return work()
         except TooSlowError:
             return Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
@@ -95,7 +95,7 @@ class Site:
         except BaseException as error:
             if passes(error):
                 raise
-            return Fault(client, slot, told(error))
+            return Fault(client, slot, reason_of(error))
 
     def run_block(
         self,
@@ -145,7 +145,7 @@ class Site:
             return []
         seconds = None if self.client_seconds is None else self.client_seconds * len(rows)
         try:
-            with alone(there, self.bench), time_limit(seconds):
+            with alone(there, self.replica), time_limit(seconds):
                 return self.train_block(program, state, round_, rows)
         except BaseException as error:
             if passes(error):
@@ -156,7 +156,7 @@ class Site:
         """Leave out a client that does nothing wrong by itself: its block takes too long, or the program fails."""
         if isinstance(error, TooSlowError):
             return Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
-        return Fault(client, slot, f"cannot be trained in a block: {told(error)}")
+        return Fault(client, slot, f"cannot be trained in a block: {reason_of(error)}")
 
     def train_block(self, program: Program, state: ServerState, round_: int, rows: Sequence[Row]) -> Sequence[Answer]:
         """Train a block of clients, all of whom hold data, as one program; those without a slot have stand-ins."""
@@ -166,14 +166,14 @@ class Site:
         sizes = {row: int(self.partition.size(client)) for row, (client, slot, _) in enumerate(rows) if slot is None}
         return block_update(program, self.algorithm, contexts, datas, sizes)
 
-    def evaluate_own(self, state: ServerState, round_: int, client: int, kept: State | None) -> Counted | Fault:
+    def evaluate_clients(self, state: ServerState, round_: int, client: int, kept: State | None) -> Counted | Fault:
         """Evaluate the model that a client would use on its own data; whatever goes wrong becomes its fault."""
         context = self.context(state, round_, client, client, kept)
-        return self._or_fault(client, client, partial(self._counted_own, context))
+        return self._or_fault(client, client, partial(self._counted_at_client, context))
 
-    def _counted_own(self, context: Context) -> Counted:
+    def _counted_at_client(self, context: Context) -> Counted:
         assert self.tests is not None
-        model = own_model(self.algorithm, context, self._data_of(context.client))
+        model = personal_model(self.algorithm, context, self._data_of(context.client))
         rows = self.tests.held.client(context.client)
         with torch_seeded(self.seed, "evaluate own", context.client):
             cut = [rows[first:last] for first, last in chunks(len(rows))]
@@ -182,14 +182,14 @@ class Site:
     def context(self, state: ServerState, round_: int, client: int, slot: int, kept: State | None) -> Context:
         """Return what a client is given for a round."""
         return Context(
-            bench=self.bench,
+            replica=self.replica,
             start=state.model,
             seed=self.seed,
             round=round_,
             client=client,
             slot=slot,
             kept=kept or {},
-            announced=state.announced,
+            broadcast=state.broadcast,
             tamper=self.simulation.tamper_of(client, len(self.partition), self.seed, (round_, client, slot)),
         )
 

@@ -14,12 +14,12 @@ from fedquilt.algorithm.algorithm import Algorithm, Until
 from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.algorithm.penalty import classifier_layer, watched
 from fedquilt.algorithm.transform import At
-from fedquilt.base.errors import told
+from fedquilt.base.errors import reason_of
 from fedquilt.base.rng import generator, torch_seeded
 from fedquilt.base.types import Indices
 from fedquilt.compute.interrupts import comes_from_outside
 from fedquilt.compute.layout import ModelState, State, Tensors
-from fedquilt.round.loader import Feed
+from fedquilt.round.loader import BatchLoader
 from fedquilt.round.local_step import EAGER, Carried, Recipe, local_step
 
 OPTIMISER = "optimiser"
@@ -31,7 +31,7 @@ class ClientError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class LocalResult:
     """A model after local training, and what training took."""
 
     after: ModelState
@@ -41,21 +41,21 @@ class Fitted:
     examples: int
 
 
-def fit(
+def train_locally(
     algorithm: Algorithm,
     context: Context,
     data: ClientData,
     begin: ModelState,
     given: dict[str, Tensors] | None = None,
     purpose: str = "",
-) -> Fitted:
+) -> LocalResult:
     """Train a model on one client's data, from `begin`; `context.start` is what proximal terms and projections refer to.
 
     `purpose` sets the draws of a second training in the same round apart from those of the first.
     """
-    bench, key, place = context.bench, context.key, context.bench.place
-    start = place.put(bench.layout.parameters_of(context.start.vector))
-    params, buffers = bench.load(begin)
+    replica, key, place = context.replica, context.key, context.replica.place
+    start = place.put(replica.layout.parameters_of(context.start.vector))
+    params, buffers = replica.load(begin)
     carried = Carried(place.put(optimiser_of(algorithm, context, start)), buffers)
     given = place.put(given)
     rates = place.put([torch.tensor(rate(context.round), dtype=torch.float32) for rate in algorithm.local.rates])
@@ -65,27 +65,27 @@ def fit(
     with ExitStack() as stack:
         stack.enter_context(torch_seeded(context.seed, f"{purpose}module", context.round, context.slot, place.device))
         try:
-            feed = Feed.of(algorithm, context, data, purpose)
-            module = bench.module.train()
+            loader = BatchLoader.of(algorithm, context, data, purpose)
+            module = replica.module.train()
             watching = tuple(
                 (penalty, stack.enter_context(watched(module, classifier_layer(module, penalty.layer))))
                 for penalty in algorithm.penalties
             )
             recipe = Recipe(module, algorithm.loss, algorithm.local, EAGER, watching, place.autocast)
-            for batch in feed:
+            for batch in loader:
                 normals = place.put(draw_normals(noise, algorithm.local.normals, params))
                 at = At(params, start, rates, normals, given=given or {})
                 params, carried, loss = local_step(recipe, carried, batch, at)
                 losses.append(loss)
-                if until is not None and _converged(until, losses, feed):
+                if until is not None and _converged(until, losses, loader):
                     break
         except BaseException as error:
             if comes_from_outside(error):
                 raise
-            raise ClientError(f"local step {len(losses) + 1}: {told(error)}") from error
-    cuts = feed.batches.cuts[: len(losses) + 1]
+            raise ClientError(f"local step {len(losses) + 1}: {reason_of(error)}") from error
+    cuts = loader.batches.cuts[: len(losses) + 1]
     mean = mean_loss(place.fetch(torch.stack(losses)), cuts)
-    return Fitted(bench.read(), place.fetch(carried.optimiser), mean, len(losses), int(cuts[-1]))
+    return LocalResult(replica.read(), place.fetch(carried.optimiser), mean, len(losses), int(cuts[-1]))
 
 
 def optimiser_of(algorithm: Algorithm, context: Context, params: Tensors) -> State:
@@ -95,9 +95,9 @@ def optimiser_of(algorithm: Algorithm, context: Context, params: Tensors) -> Sta
     return algorithm.local.init(params)
 
 
-def _converged(until: Until, losses: list[Tensor], feed: Feed) -> bool:
+def _converged(until: Until, losses: list[Tensor], loader: BatchLoader) -> bool:
     """Say whether training has converged, at the end of a pass over the data."""
-    cuts, examples = feed.batches.cuts, feed.a_pass
+    cuts, examples = loader.batches.cuts, loader.a_pass
     done = int(cuts[len(losses)])
     if done % examples:
         return False

@@ -8,12 +8,12 @@ import numpy as np
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.context import ClientData, Context
-from fedquilt.base.errors import FedquiltError, told
+from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.compute.layout import Tensors
 from fedquilt.round.block import Program
 from fedquilt.round.client import open_visit
 from fedquilt.round.federation import Federation
-from fedquilt.round.training import fit
+from fedquilt.round.training import train_locally
 
 
 def warm_up(program: Program, federation: Federation) -> None:
@@ -29,13 +29,13 @@ def warm_up(program: Program, federation: Federation) -> None:
     datas = [ClientData(federation.data, split, np.arange(sizes[client]) % len(split)) for client in chosen]
     try:
         givens = _givens(program.algorithm, contexts, datas)
-        program.fit(contexts, datas, givens)
+        program.train_locally(contexts, datas, givens)
     except Exception as error:
         if not _trains_singly(program.algorithm, contexts, datas):
             return  # It is not the program: clients will say in the first round what is wrong.
         how = "compiled" if program.compiled else "mapped over clients"
         raise FedquiltError(
-            f'this model and method cannot be {how}: {told(error)}; use compute = "eager" with processes or inline'
+            f'this model and method cannot be {how}: {reason_of(error)}; use compute = "eager" with processes or inline'
         ) from error
 
 
@@ -48,7 +48,7 @@ def _givens(
 def _trains_singly(algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]) -> bool:
     try:
         for context, data, given in zip(contexts, datas, _givens(algorithm, contexts, datas), strict=True):
-            fit(algorithm, context, data, context.start, given)
+            train_locally(algorithm, context, data, context.start, given)
     except Exception:
         return False
     return True

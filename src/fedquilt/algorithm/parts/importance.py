@@ -21,13 +21,13 @@ from fedquilt.compute.layout import State
 Announce = Callable[[Setting], First]
 
 
-def by_class_ratio(labels: Tensor, classes: int, announced: State) -> Tensor:
+def by_class_ratio(labels: Tensor, classes: int, broadcast: State) -> Tensor:
     """Return p(y) / q_k(y) for every class; a class that the client lacks has the weight 0, which nothing asks for.
 
     >>> by_class_ratio(torch.tensor([0, 0, 0, 1]), 3, {"fed_ir": {"target": torch.tensor([0.25, 0.25, 0.5])}})
     tensor([0.3333, 1.0000, 0.0000])
     """
-    target: Tensor = announced["fed_ir"]["target"]  # type: ignore[index,assignment]
+    target: Tensor = broadcast["fed_ir"]["target"]  # type: ignore[index,assignment]
     share = torch.bincount(labels, minlength=classes).float() / len(labels)
     return torch.where(share > 0, target / share.clamp(min=1e-30), torch.zeros_like(share))
 

@@ -32,7 +32,7 @@ def trace_norm(matrix: Tensor) -> Tensor:
 def frobenius(features: Tensor, there: Tensor | None = None) -> Tensor:
     """Return ‖φ(X)‖_F, the root of the sum of squares over all examples and features; its gradient at 0 is 0.
 
-    `there` is 0 for rows that are padding.
+    `mask` is 0 for rows that are padding.
 
     >>> frobenius(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
     tensor(5.)
@@ -46,7 +46,7 @@ def mmd(features: Tensor, drawn: Tensor, squared: bool = False, there: Tensor | 
 
     This is the maximum mean discrepancy as Wei 2022 defines it, with the inner product of the features themselves: it
     compares means in the feature space and nothing else, so that two distributions of one mean are at distance 0. Its
-    gradient at 0 is 0. `there` is 0 for rows of the features that are padding.
+    gradient at 0 is 0. `mask` is 0 for rows of the features that are padding.
 
     >>> mmd(torch.tensor([[0.0, 1.0], [2.0, 1.0]]), torch.tensor([[4.0, 5.0]]))
     tensor(5.)

@@ -15,7 +15,7 @@ from fedquilt.experiment.folder import MetricsWriter, RunFolder
 from fedquilt.experiment.storage import storing
 
 
-class Keeper:
+class RunWriter:
     """Writes metrics and checkpoints: records first, so that a checkpoint never runs ahead of them."""
 
     def __init__(
