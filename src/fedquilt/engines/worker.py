@@ -94,7 +94,7 @@ def _work(federation: Federation, program: Program | None, desk: Desk, channel: 
     while True:
         said = read(channel.receive())
         state = replace(state, model=desk.models[said["model"]])
-        if said["announced"]:
+        if said["broadcast"]:
             state = replace(state, broadcast=from_bytes(channel.receive()))
         task = decode_task(said, channel.receive() if said["kept"] else b"")
         answer, tensors = encode_reply(perform(federation, program, task, state, at), desk.results[said["place"]])
