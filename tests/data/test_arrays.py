@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedquilt.base.errors import DataError
-from fedquilt.base.registry import datasets
+from fedquilt.data import arrays
 from fedquilt.data.scale import to_unit
-from fedquilt.datasets import arrays
+from fedquilt.errors import DataError
+from fedquilt.registry import datasets
 
 X = np.linspace(0, 1, 12).reshape(4, 3)
 Y = np.array([0, 2, 1, 0])

@@ -8,10 +8,9 @@ import torch
 from formats.arrays import write_hdf5
 from torch import nn
 
-from fedquilt.base.errors import DataError, MissingExtraError
+from fedquilt.data import federated_hdf5, femnist
 from fedquilt.data.data import Data
-from fedquilt.data.formats import federated_hdf5
-from fedquilt.datasets import femnist
+from fedquilt.errors import DataError, MissingExtraError
 from fedquilt.experiment.result import Result
 from fedquilt.models import softmax_regression
 

@@ -4,9 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedquilt.base.errors import DataError
-from fedquilt.data import Data
-from fedquilt.datasets import synthetic
+from fedquilt.data import Data, synthetic
+from fedquilt.errors import DataError
 
 
 def of_client(data: Data, client: int) -> torch.Tensor:

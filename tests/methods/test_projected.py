@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.base.rng import generator
+from fedquilt.core.rng import generator
 
 
 class Pair(nn.Module):

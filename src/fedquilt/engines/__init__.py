@@ -1,10 +1,6 @@
-"""Where clients run, and how: engines, the scheduler that they share, and the transports that carry tasks to workers.
+"""How clients are executed. What of it decides the last bits of a result is in docs/reproducibility.md."""
 
-A new engine is a transport (`transport.py`). What of an engine decides the last bits of a result is in
-docs/reproducibility.md. Imports everything below but nothing of analysis, experiments or the command line.
-"""
+from fedquilt.engines.inline import inline
+from fedquilt.engines.processes import processes, vectorised
 
-from fedquilt.base import registry as _registry
-from fedquilt.base.namespace import namespace as _namespace
-
-_namespace(__name__, _registry.engines)
+__all__ = ["inline", "processes", "vectorised"]

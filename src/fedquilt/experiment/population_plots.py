@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.analysis.skew import Skew
-from fedquilt.base.rng import generator
-from fedquilt.base.types import Indices
+from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.experiment.plots import draw_clients, new_figure, plain, save, whole_ticks
-from fedquilt.partition.partition import Partition
+from fedquilt.metrics.skew import Skew
+from fedquilt.partition.partition import Indices, Partition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

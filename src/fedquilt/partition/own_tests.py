@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.base.errors import SpecError
-from fedquilt.base.rng import generator
-from fedquilt.base.types import Indices
+from fedquilt.core.rng import generator
 from fedquilt.data.data import Data
-from fedquilt.partition.partition import Partition
+from fedquilt.errors import SpecError
+from fedquilt.partition.partition import Indices, Partition
 
 Labels = npt.NDArray[np.integer[Any]]
 

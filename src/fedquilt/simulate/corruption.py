@@ -9,10 +9,7 @@ from functools import lru_cache
 import numpy as np
 from torch import Tensor
 
-from fedquilt.base.rng import generator
-
-Tamper = Callable[[Tensor, np.random.Generator], Tensor]
-"""(a client's update, generator) -> what it sends instead."""
+from fedquilt.core.rng import generator
 
 
 @dataclass(frozen=True)
@@ -21,7 +18,7 @@ class Corruption:
 
     share: float
     labels: Callable[[Tensor, int], Tensor] | None = None
-    update: Tamper | None = None
+    update: Callable[[Tensor, np.random.Generator], Tensor] | None = None
 
     def hits(self, client: int, population: int, seed: int) -> bool:
         """Say whether a client is corrupt."""

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.base.types import Indices
-
 if TYPE_CHECKING:
-    from fedquilt.partition.population import Population
+    from fedquilt.core.population import Population
 
+Indices = npt.NDArray[np.int64]
 
 Available = Callable[[int, "Population", int], npt.NDArray[np.bool_]]
 """(round, all clients, seed) -> which of them can be asked."""

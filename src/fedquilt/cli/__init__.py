@@ -1,4 +1,0 @@
-"""The command line: one file a command; `app.py` finds them. Everything that it does is callable from Python.
-
-May import everything.
-"""

@@ -1,4 +1,0 @@
-"""Layers in C++ of our own, compiled on demand.
-
-May import `base`.
-"""

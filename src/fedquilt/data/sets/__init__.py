@@ -1,4 +1,0 @@
-"""One file a data set, registered by name.
-
-May import the rest of `data`, and `base`.
-"""

@@ -1,0 +1,1 @@
+"""What fills an algorithm's parts: selection, sampling, losses, descent, weights, reductions."""
