@@ -14,9 +14,9 @@ DEMO := runs/demo
 SPREAD := -n auto --maxprocesses 8
 
 # What is computed with numbers, apart from what is compiled at length.
-NUMERICAL := tests/kernels tests/core tests/methods tests/metrics tests/parts tests/reference tests/simulate tests/contracts
+NUMERICAL := tests/base tests/compute tests/algorithm tests/round tests/methods tests/analysis tests/reference tests/simulate tests/contracts
 
-.PHONY: demo test test-avx2 test-all coverage lint docs setup clean
+.PHONY: demo test test-avx2 test-all coverage lint generated docs setup clean
 
 setup: $(DEV)
 
@@ -75,6 +75,12 @@ lint: $(DEV)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+# Stubs of the public names, and tables of them in README and docs. A test says when they are stale.
+generated: $(DEV)
+	@$(BIN)/python tools/stubs.py --write
+	@$(BIN)/python tools/tables.py --write
 
 # Strict: a broken link, anchor or reference is an error. Into site/.
 docs: $(DOCS)

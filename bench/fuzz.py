@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from fuzzing.mutations import mutation
 from fuzzing.trials import Outcome, outcomes
 
-from fedquilt.text import visible
+from fedquilt.base.text import visible
 
 
 def main() -> None:

@@ -27,18 +27,18 @@ from torch import Tensor, nn
 from workloads import SEED, WORKLOADS
 
 import fedquilt
-from fedquilt.core.driver import rounds
-from fedquilt.core.engine import Pending, Session
-from fedquilt.core.evaluation import Counted, Evaluation
-from fedquilt.core.federation import Federation, SplitName
-from fedquilt.core.measures import Measures
-from fedquilt.core.params import ModelState
-from fedquilt.core.plan import Plan
-from fedquilt.core.state import ClientStore, ServerState
-from fedquilt.core.updates import Answer
+from fedquilt.algorithm.state import ClientStore, ServerState
+from fedquilt.algorithm.updates import Answer
+from fedquilt.compute.layout import ModelState
 from fedquilt.data.data import Split
 from fedquilt.engines import processes
 from fedquilt.partition.partition import Partition
+from fedquilt.round.evaluation import Counted, Evaluation, SplitName
+from fedquilt.round.federation import Federation
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures
+from fedquilt.round.plan import Plan
+from fedquilt.round.session import Pending, Session
 
 TESTED = 10_000
 NEVER = 10**9
@@ -60,9 +60,11 @@ class OneByOne:
         found = self.session.evaluate(model, split)()
         return lambda: found
 
-    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Counted]]:
+    def evaluate_clients(
+        self, state: ServerState, clients: Sequence[int], store: ClientStore
+    ) -> Pending[list[Counted]]:
         """Wait for the evaluation."""
-        found = self.session.evaluate_own(state, clients, store)()
+        found = self.session.evaluate_clients(state, clients, store)()
         return lambda: found
 
 
@@ -114,7 +116,7 @@ def measure(name: str, turns: int, length: int, workers: int) -> None:
         for _ in range(turns + 1):
             for way, (chosen, often) in ways.items():
                 begun = time.perf_counter()
-                ours = rounds(federation, chosen, runs[way], runs[way].round + length, Measures(often))
+                ours = rounds(federation.server, chosen, runs[way], runs[way].round + length, Measures(often))
                 *_, (runs[way], _record) = ours
                 spent[way].append((time.perf_counter() - begun) / length)
     middle = {way: statistics.median(seconds[1:]) for way, seconds in spent.items()}

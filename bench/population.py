@@ -23,9 +23,9 @@ import torch
 from torch import nn
 
 import fedquilt
+from fedquilt.analysis.advice import advice
+from fedquilt.analysis.skew import skew
 from fedquilt.data.data import Data, Split
-from fedquilt.metrics.advice import advice
-from fedquilt.metrics.skew import skew
 
 ARGUMENTS = {"dirichlet": {"alpha": 1.0}}
 EXAMPLES = 5

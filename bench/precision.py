@@ -18,11 +18,11 @@ import torch
 from workloads import SEED, WORKLOADS
 
 import fedquilt
-from fedquilt.core.driver import rounds
-from fedquilt.core.federation import Federation
-from fedquilt.core.measures import Measures
-from fedquilt.core.place import Precision
+from fedquilt.compute.device import Precision
 from fedquilt.models import mnist_cnn
+from fedquilt.round.federation import Federation
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures
 
 PRECISIONS: tuple[Precision, Precision] = ("float32", "bf16")
 
@@ -38,7 +38,7 @@ def speed(name: str, count: int) -> None:
         for precision in PRECISIONS:
             session = stack.enter_context(fedquilt.processes(precision=precision).open(federation))
             measures = Measures(every=10**9)
-            running[precision] = rounds(federation, session, federation.start(), last=10**6, measures=measures)
+            running[precision] = rounds(federation.server, session, federation.start(), last=10**6, measures=measures)
             next(running[precision])
         for _ in range(count):
             for precision, ours in running.items():

@@ -22,12 +22,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from workloads import SEED, WORKLOADS, Work
 
-from fedquilt.core.driver import rounds
-from fedquilt.core.engine import Settling
-from fedquilt.core.federation import Federation
-from fedquilt.core.measures import Measures
-from fedquilt.core.plan import plan
-from fedquilt.core.rng import generator
+from fedquilt.base.rng import generator
+from fedquilt.round.federation import Federation
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures
+from fedquilt.round.plan import plan
+from fedquilt.round.session import Settling
 
 SIDE = 1024
 REPEATS = 8
@@ -71,8 +71,7 @@ def operations(federation: Federation, work: Work) -> float:
 
 def _batch_operations(federation: Federation, module: torch.nn.Module, size: int) -> float:
     data = federation.data
-    x, y = data.train.x[:size], data.train.y[:size]
-    x = x if data.prepare is None else data.prepare(x)
+    x, y = data.batch(data.train, range(size))
     with FlopCounterMode(display=False) as counter:
         federation.algorithm.loss(module(x), y).backward()
     return float(counter.get_total_flops()) + _recurrent(module, y.numel())
@@ -94,7 +93,7 @@ def measure(name: str, work: Work, count: int, pipes: list[Connection]) -> None:
     chosen = engine.settled(federation, PLANNED) if isinstance(engine, Settling) else engine
     seconds, peaks = [], []
     with chosen.open(federation) as session:
-        ours = rounds(federation, session, federation.start(), last=PLANNED, measures=Measures(every=10**9))
+        ours = rounds(federation.server, session, federation.start(), last=PLANNED, measures=Measures(every=10**9))
         next(ours)
         peaks.append(peak(pipes))
         for _ in range(count):

@@ -27,12 +27,12 @@ from torch import nn
 from workloads import WORKLOADS, numbers
 
 import fedquilt
-from fedquilt.core.driver import rounds
-from fedquilt.core.engine import Settling
-from fedquilt.core.federation import Federation
-from fedquilt.core.measures import Measures
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures
+from fedquilt.round.session import Settling
 
 SIZE = 20
 EXAMPLES = 100_000
@@ -66,7 +66,7 @@ def population(count: int) -> None:
             before, begun = memory(), time.perf_counter()
             made = federation(clients, cohort, data)
             session = stack.enter_context(fedquilt.inline().open(made))
-            running[clients] = rounds(made, session, made.start(), last=10**6, measures=EVERY)
+            running[clients] = rounds(made.server, session, made.start(), last=10**6, measures=EVERY)
             next(running[clients])
             bytes_each = (memory() - before) * 2**20 / clients
             ready = time.perf_counter() - begun
@@ -92,7 +92,7 @@ def cohorts(count: int) -> None:
         for cohort in sizes:
             made = federation(20_000, cohort, data)
             session = stack.enter_context(fedquilt.processes().open(made))
-            running[cohort] = rounds(made, session, made.start(), last=10**6, measures=EVERY)
+            running[cohort] = rounds(made.server, session, made.start(), last=10**6, measures=EVERY)
         for cohort in sizes:
             before = server_peak()
             next(running[cohort])
@@ -136,7 +136,7 @@ def many_rounds(count: int) -> None:
     chosen = engine.settled(made, count) if isinstance(engine, Settling) else engine
     seen = []
     with chosen.open(made) as session:
-        for run, _ in rounds(made, session, made.start(), last=count, measures=EVERY):
+        for run, _ in rounds(made.server, session, made.start(), last=count, measures=EVERY):
             if run.round % (count // 40) == 0:
                 seen.append((run.round, memory()))
     quarter = len(seen) // 4

@@ -13,12 +13,12 @@ from peers.work import Work as Figures
 from torch import Tensor, nn
 
 import fedquilt
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.engine import Engine
+from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.data.data import Data, Split
 from fedquilt.engines import processes, vectorised
 from fedquilt.models import char_lstm, cifar_cnn_hsu, mnist_2nn, mnist_cnn, random_fourier
 from fedquilt.partition.partition import Partition
+from fedquilt.round.session import Engine
 
 SEED = 1
 

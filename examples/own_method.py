@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 import fedquilt as fq
-from fedquilt.arguments import Positive
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.params import Tensors
-from fedquilt.core.transform import At, State, Transform, chain, stateless
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.transform import At, Transform, chain, stateless
+from fedquilt.base.arguments import Positive
+from fedquilt.compute.layout import State, Tensors
 
 
 def clip_by_norm(limit: float) -> Transform:

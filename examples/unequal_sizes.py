@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 import fedquilt as fq
-from fedquilt.arguments import Count, NonNegative, Positive, Seed
+from fedquilt.base.arguments import Count, NonNegative, Positive, Seed
 
 
 def unequal(labels, clients: Count, alpha: Positive = 1.0, spread: NonNegative = 1.0, seed: Seed = 0) -> fq.Partition:

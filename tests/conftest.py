@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +14,10 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.federation import Federation
+from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
 from fedquilt.simulate.simulation import NOTHING, Simulation
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -73,8 +74,37 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The C++ compiler takes seconds for every step of a call. Two show what ten do: values that go from step to step.
     """
-    from fedquilt.core.compiling import trouble
+    from fedquilt.engines.auto import trouble
 
     if trouble() is not None:
         pytest.skip(f"nothing can be compiled here: {trouble()}")
-    monkeypatch.setattr("fedquilt.core.block.STEPS", 2)
+    monkeypatch.setattr("fedquilt.round.block.STEPS", 2)
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., object]:
+    """Call the command line in a folder that holds spec.toml."""
+    from command_line import SPEC, Answer
+
+    from fedquilt.cli import app as cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    Path("spec.toml").write_text(SPEC)
+
+    def call(*words: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["fedquilt", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        return Answer(ended.value.code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than these runs do."""
+    monkeypatch.setattr("fedquilt.experiment.run.draw_run", lambda *_: None)

@@ -6,8 +6,8 @@ import inspect
 from typing import Any
 
 import fedquilt
-from fedquilt import registry
-from fedquilt.core.algorithm import Algorithm
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.base import registry
 from fedquilt.simulate import Simulation
 
 METHODS = [*registry.methods, *registry.wrappers, *registry.simulations]

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import typer.main
 
-import fedquilt.cli
+import fedquilt.cli.app
 import fedquilt.models
-from fedquilt import registry
+from fedquilt.base import registry
 from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES, Options, check_spec
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +33,7 @@ PAGES = [
     METHODS / "index.md",
     *METHOD_PAGES,
 ]
-COMMANDS = typer.main.get_command(fedquilt.cli.app).commands  # type: ignore[attr-defined]
+COMMANDS = typer.main.get_command(fedquilt.cli.app.app).commands  # type: ignore[attr-defined]
 
 
 def name_of(page: Path) -> str:
@@ -158,12 +158,10 @@ def test_readme_shows_the_example() -> None:
     assert (ROOT / "examples" / "own_model.py").read_text(encoding="utf-8") in blocks(ROOT / "README.md", "python")
 
 
-@pytest.mark.parametrize(
-    "kind", ["methods", "wrappers", "simulations", "models", "datasets", "partitions", "engines", "losses", "metrics"]
-)
+@pytest.mark.parametrize("kind", list(registry.KINDS))
 def test_readme_names_everything_registered(kind: str) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [name for name in getattr(registry, kind) if f"`{name}`" not in readme] == []
+    assert [name for name in registry.KINDS[kind] if f"`{name}`" not in readme] == []
 
 
 # Tables of docs/specs.md: a column for every function, a row for every key, and the default where they meet. Wrappers are

@@ -1,15 +1,25 @@
-"""The names that others may rely on, and how they are documented."""
+"""The names that others may rely on, and how they are documented.
+
+What is registered is public: `tests/test_registry.py` and `fedquilt list` know it. The names below are the others.
+"""
 
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import fedquilt
-from fedquilt import registry
+from fedquilt.base import registry
+from fedquilt.base.registry import KINDS
 
-NAMES = [
+ROOT = Path(__file__).parents[1]
+
+OTHERS = [
     "Data",
     "FedquiltError",
     "History",
@@ -20,206 +30,88 @@ NAMES = [
     "Simulation",
     "Split",
     "arrays",
-    "availability",
-    "centralised",
-    "cifar10",
-    "cifar100",
-    "class_blocks",
-    "corrupt",
-    "digits",
-    "dirichlet",
-    "dirichlet_per_class",
-    "ditto",
-    "dropout",
     "evaluate",
     "export",
-    "fashion_mnist",
-    "feature_skew",
-    "fed_adagrad",
-    "fed_adam",
-    "fed_avg",
-    "fed_avg_m",
-    "fed_avg_r",
-    "fed_dyn",
-    "fed_ir",
-    "fed_nova",
-    "fed_prox",
-    "fed_sgd",
-    "fed_vc",
-    "fed_yogi",
-    "femnist",
-    "fine_tuned",
-    "fl_hc",
-    "geo",
-    "geometric_median",
-    "gradient_noise",
-    "hugging_face",
-    "iid",
-    "image_folder",
-    "inaturalist",
-    "inline",
     "inspect_partition",
-    "krum",
-    "landmarks",
-    "leaf",
-    "libsvm",
     "load_spec",
     "load_weights",
-    "local_only",
-    "median",
-    "mnist",
-    "mnist_5k",
-    "natural",
     "no_import",
-    "norm_bound",
-    "one_shot",
-    "own_test",
-    "posts",
-    "power_law",
-    "processes",
-    "projected",
-    "quantity_skew",
     "report",
     "resume",
     "rounds_to",
     "run",
-    "scaffold",
-    "server_training",
-    "shakespeare",
-    "shards",
-    "sign_agreement",
-    "stack_overflow",
-    "stored",
-    "stragglers",
-    "stratified",
     "summary",
     "sweep",
-    "synthetic",
-    "table",
     "train",
-    "trimmed_mean",
-    "vectorised",
 ]
 
-REGISTERED = {
-    "methods": [
-        "centralised",
-        "fed_avg",
-        "fed_avg_m",
-        "fed_sgd",
-        "local_only",
-        "one_shot",
-    ],
-    "models": [
-        "char_lstm",
-        "cifar_cnn_hsu",
-        "cifar_cnn_mcmahan",
-        "mnist_2nn",
-        "mnist_cnn",
-        "mobilenet_v2",
-        "random_fourier",
-        "resnet20_fixup",
-        "softmax_regression",
-        "word_lstm",
-    ],
-    "datasets": [
-        "cifar10",
-        "cifar100",
-        "digits",
-        "fashion_mnist",
-        "femnist",
-        "hugging_face",
-        "image_folder",
-        "inaturalist",
-        "landmarks",
-        "leaf",
-        "libsvm",
-        "mnist",
-        "mnist_5k",
-        "posts",
-        "shakespeare",
-        "stack_overflow",
-        "synthetic",
-        "table",
-    ],
-    "partitions": [
-        "class_blocks",
-        "dirichlet",
-        "dirichlet_per_class",
-        "feature_skew",
-        "geo",
-        "iid",
-        "natural",
-        "power_law",
-        "quantity_skew",
-        "shards",
-        "stored",
-        "stratified",
-    ],
-    "wrappers": [
-        "ditto",
-        "fed_adagrad",
-        "fed_adam",
-        "fed_avg_r",
-        "fed_dyn",
-        "fed_ir",
-        "fed_nova",
-        "fed_prox",
-        "fed_vc",
-        "fed_yogi",
-        "fine_tuned",
-        "fl_hc",
-        "geometric_median",
-        "gradient_noise",
-        "krum",
-        "median",
-        "norm_bound",
-        "own_test",
-        "projected",
-        "scaffold",
-        "server_training",
-        "sign_agreement",
-        "trimmed_mean",
-    ],
-    "simulations": ["availability", "corrupt", "dropout", "stragglers"],
-    "engines": ["inline", "processes", "vectorised"],
-    "losses": ["cross_entropy", "mean_squared_error"],
-    "metrics": ["accuracy", "error", "perplexity", "top5"],
-}
-
-FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(fedquilt, name))]
+IN_ROOT = ("methods", "wrappers", "simulations", "datasets", "partitions", "engines")
+NAMESPACES = ["algorithm", "datasets", "engines", "methods", "models", "partition", "simulate"]
+PUBLIC = [(name, getattr(fedquilt, name)) for name in fedquilt.__all__]
+REGISTERED = [(kind, name) for kind, known in KINDS.items() for name in known]
 
 
 def test_public_names() -> None:
     """A change here is a change of the interface: CHANGELOG.md has to say so."""
-    assert sorted(fedquilt.__all__) == NAMES
-    assert all(hasattr(fedquilt, name) for name in NAMES)
+    registered = [name for kind in IN_ROOT for name in KINDS[kind]]
+    assert sorted(fedquilt.__all__) == sorted([*OTHERS, *registered])
+    assert len(set(registered)) == len(registered), "one name of two kinds"
 
 
-@pytest.mark.parametrize("kind", REGISTERED)
-def test_registered_names(kind: str) -> None:
-    assert list(getattr(registry, kind)) == REGISTERED[kind]
+def test_dir_shows_what_a_user_wants_and_nothing_else() -> None:
+    assert dir(fedquilt) == sorted([*fedquilt.__all__, *NAMESPACES, "__version__"])
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in REGISTERED.items() for name in names])
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_namespaces_hold_what_they_list(namespace: str) -> None:
+    module = getattr(fedquilt, namespace)
+    assert dir(module) == sorted(module.__all__)
+    for name in module.__all__:
+        assert not isinstance(getattr(module, name), ModuleType)
+    with pytest.raises(AttributeError, match=f"module 'fedquilt.{namespace}' has no attribute 'nothing'"):
+        module.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import fedquilt.methods.fed_sgd",
+        "from fedquilt.methods import fed_sgd",
+        "import fedquilt.base.registry; fedquilt.base.registry.methods['fed_sgd']",
+        "from fedquilt import *",
+    ],
+)
+def test_a_name_is_its_function_whatever_is_imported_first(first: str) -> None:
+    """A function and its file have one name, and Python puts the file in the package when it is imported."""
+    ask = f"{first}\nimport fedquilt as fq\nprint(fq.methods.fed_sgd.__name__, fq.fed_sgd is fq.methods.fed_sgd)"
+    ended = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    assert ended.stdout == "fed_sgd True\n"
+
+
+@pytest.mark.parametrize(
+    "ask", ["import fedquilt", "import fedquilt; dir(fedquilt), dir(fedquilt.models), fedquilt.datasets.__all__"]
+)
+def test_names_are_known_without_pytorch(ask: str) -> None:
+    ask = f"{ask}\nimport sys; print(sorted({{'torch', 'numpy', 'pydantic'}} & sys.modules.keys()))"
+    ended = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("kind", "name"), REGISTERED)
 def test_summary_is_one_sentence(kind: str, name: str) -> None:
-    chosen: registry.Registry = getattr(registry, kind)
-    summary = chosen.summary(name)
-    rest = (inspect.getdoc(chosen[name]) or "").split("\n")[1:]
+    summary = KINDS[kind].summary(name)
+    rest = (inspect.getdoc(KINDS[kind][name]) or "").split("\n")[1:]
     assert summary.endswith(".")
     assert rest == [] or rest[0] == "", "the first line is the whole sentence"
 
 
-@pytest.mark.parametrize("name", REGISTERED["methods"])
+@pytest.mark.parametrize("name", list(registry.methods))
 def test_methods_name_their_paper(name: str) -> None:
     assert "20" in registry.methods.summary(name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_public_names_are_documented(name: str) -> None:
-    assert (inspect.getdoc(getattr(fedquilt, name)) or "").split("\n")[0].endswith(".")
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_public_functions_have_an_example(name: str) -> None:
-    assert ">>> " in (inspect.getdoc(getattr(fedquilt, name)) or "")
+@pytest.mark.parametrize(("name", "value"), PUBLIC, ids=[name for name, _ in PUBLIC])
+def test_public_names_are_documented(name: str, value: object) -> None:
+    documentation = inspect.getdoc(value) or ""
+    assert documentation.split("\n")[0].endswith(".")
+    assert ">>> " in documentation or not inspect.isfunction(value)

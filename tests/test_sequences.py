@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.evaluation import evaluate_chunk
-from fedquilt.core.federation import Federation
-from fedquilt.core.loss import IGNORED
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
+from fedquilt.data.data import IGNORED
 from fedquilt.models import char_lstm
+from fedquilt.round.evaluation import evaluate_chunk
+from fedquilt.round.federation import Federation
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,9 @@ def test_padding_counts_neither_in_loss_nor_in_accuracy(lines):
     held = fedquilt.iid(lines.train.y.numpy(), clients=6)
     federation = Federation.of(small(), lines, held, fedquilt.fed_avg(), seed=1)
     loss = federation.algorithm.loss
-    counted = evaluate_chunk(federation.bench, loss, federation.initial, lines, lines.test, (0, 30), federation.metrics)
+    counted = evaluate_chunk(
+        federation.replica, loss, federation.initial, lines, lines.test, (0, 30), federation.metrics
+    )
     assert counted.predictions == int((lines.test.y != IGNORED).sum())
     outputs = small().eval()(lines.test.x).detach()
     kept = lines.test.y != IGNORED

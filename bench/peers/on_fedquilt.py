@@ -14,8 +14,8 @@ from turns import play
 import fedquilt
 
 # user code ends
-from fedquilt.core.algorithm import Batches
-from fedquilt.kernels.build import library
+from fedquilt.algorithm.algorithm import Batches
+from fedquilt.compute.kernels.build import library
 
 PLANNED = 10**6
 """Rounds that the run is planned for: `compute = "auto"` goes by that."""

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "methods" / "results.json"
 SEEDS = (1, 2, 3)
 LAST = 10
-MEASURES = {"accuracy": "test accuracy (%)", "own_accuracy": "accuracy on own data (%)"}
+MEASURES = {"accuracy": "test accuracy (%)", "per_client_accuracy": "accuracy on own data (%)"}
 HEADER = "| run | accuracy % | seeds | MB up a round | MB down a round |"
 
 Tables = dict[str, Any]
@@ -141,7 +141,7 @@ COMPARISONS: dict[str, Comparison] = {
             "Ditto, λ = 1": {"wrap": [wrap("ditto", pull=1.0, lr=0.3, batch=20)]},
         },
         OWN | {"method": fed_avg(lr=0.3, batch=20)},
-        "own_accuracy",
+        "per_client_accuracy",
     ),
     "dropout": Comparison(
         {
@@ -238,7 +238,7 @@ COMPARISONS: dict[str, Comparison] = {
             "1 epoch more, rate 0.05": {"wrap": [wrap("fine_tuned", epochs=1, lr=0.05, batch=20)]},
         },
         OWN | {"method": fed_avg(lr=0.3, batch=20)},
-        "own_accuracy",
+        "per_client_accuracy",
     ),
     "fl_hc": Comparison(
         {
@@ -247,7 +247,7 @@ COMPARISONS: dict[str, Comparison] = {
             "FL+HC, 4 clusters": {"wrap": [wrap("fl_hc", rounds=10, clusters=4, holdout=0.2)]},
         },
         WEI | {"method": MOMENTUM, "run": {"rounds": 30}},
-        "own_accuracy",
+        "per_client_accuracy",
     ),
     "geometric_median": Comparison(
         {

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import fedquilt
+from fedquilt.analysis.skew import Skew, skew
 from fedquilt.experiment.plots import class_colors, plain, stack_bars
-from fedquilt.metrics.skew import Skew, skew
 from fedquilt.partition import Partition
 
 HERE = Path(__file__).parent

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 import fedquilt as fq
-from fedquilt.core.params import Layout
+from fedquilt.compute.layout import Layout
 from fedquilt.models import resnet20_fixup
 
 EXAMPLES = 200

@@ -1,302 +1,43 @@
 """fedquilt: federated learning for data that differs from owner to owner.
 
 Bring a module, arrays, a partition and a method to `train`; or run a spec file with `run`.
+
+Every registered method, wrapper, simulation, data set, partition and engine is here by its name. Models are in
+`fedquilt.models`, and what methods are made of is in `fedquilt.algorithm`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from fedquilt.data import (
-        Data,
-        Split,
-        arrays,
-        cifar10,
-        cifar100,
-        digits,
-        fashion_mnist,
-        femnist,
-        hugging_face,
-        image_folder,
-        inaturalist,
-        landmarks,
-        leaf,
-        libsvm,
-        mnist,
-        mnist_5k,
-        posts,
-        shakespeare,
-        stack_overflow,
-        synthetic,
-        table,
-    )
-    from fedquilt.engines import inline, processes, vectorised
-    from fedquilt.errors import FedquiltError
-    from fedquilt.experiment.evaluate import evaluate
-    from fedquilt.experiment.export import export
-    from fedquilt.experiment.imports import no_import
-    from fedquilt.experiment.population import Inspection, inspect_partition
-    from fedquilt.experiment.report import report
-    from fedquilt.experiment.result import Result
-    from fedquilt.experiment.run import Run, resume, run
-    from fedquilt.experiment.spec import load_spec
-    from fedquilt.experiment.summary import summary
-    from fedquilt.experiment.sweep import sweep
-    from fedquilt.experiment.training import train
-    from fedquilt.methods import (
-        centralised,
-        ditto,
-        fed_adagrad,
-        fed_adam,
-        fed_avg,
-        fed_avg_m,
-        fed_avg_r,
-        fed_dyn,
-        fed_ir,
-        fed_nova,
-        fed_prox,
-        fed_sgd,
-        fed_vc,
-        fed_yogi,
-        fine_tuned,
-        fl_hc,
-        geometric_median,
-        gradient_noise,
-        krum,
-        local_only,
-        median,
-        norm_bound,
-        one_shot,
-        own_test,
-        projected,
-        scaffold,
-        server_training,
-        sign_agreement,
-        trimmed_mean,
-    )
-    from fedquilt.metrics.curves import History, rounds_to
-    from fedquilt.models.weights import load_weights
-    from fedquilt.partition import (
-        Partition,
-        class_blocks,
-        dirichlet,
-        dirichlet_per_class,
-        feature_skew,
-        geo,
-        iid,
-        natural,
-        power_law,
-        quantity_skew,
-        shards,
-        stored,
-        stratified,
-    )
-    from fedquilt.simulate import Simulation, availability, corrupt, dropout, stragglers
+from fedquilt.base import registry as _registry
+from fedquilt.base.namespace import namespace as _namespace
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "fedquilt.data": (
-        "Data",
-        "Split",
-        "arrays",
-        "cifar10",
-        "cifar100",
-        "digits",
-        "fashion_mnist",
-        "hugging_face",
-        "leaf",
-        "libsvm",
-        "image_folder",
-        "inaturalist",
-        "landmarks",
-        "mnist",
-        "mnist_5k",
-        "synthetic",
-        "table",
-        "femnist",
-        "posts",
-        "shakespeare",
-        "stack_overflow",
-    ),
-    "fedquilt.engines": (
-        "inline",
-        "processes",
-        "vectorised",
-    ),
-    "fedquilt.errors": ("FedquiltError",),
-    "fedquilt.experiment.evaluate": ("evaluate",),
-    "fedquilt.experiment.export": ("export",),
-    "fedquilt.experiment.imports": ("no_import",),
-    "fedquilt.experiment.population": (
-        "Inspection",
-        "inspect_partition",
-    ),
-    "fedquilt.experiment.report": ("report",),
-    "fedquilt.experiment.result": ("Result",),
-    "fedquilt.experiment.run": (
-        "Run",
-        "resume",
-        "run",
-    ),
-    "fedquilt.experiment.spec": ("load_spec",),
-    "fedquilt.experiment.summary": ("summary",),
-    "fedquilt.experiment.sweep": ("sweep",),
-    "fedquilt.experiment.training": ("train",),
-    "fedquilt.methods": (
-        "centralised",
-        "ditto",
-        "fed_adagrad",
-        "fed_adam",
-        "fed_avg",
-        "fed_avg_m",
-        "fed_avg_r",
-        "fed_dyn",
-        "fed_ir",
-        "fed_nova",
-        "fed_prox",
-        "fed_sgd",
-        "fed_vc",
-        "fed_yogi",
-        "fine_tuned",
-        "fl_hc",
-        "geometric_median",
-        "gradient_noise",
-        "krum",
-        "local_only",
-        "median",
-        "norm_bound",
-        "one_shot",
-        "own_test",
-        "projected",
-        "scaffold",
-        "server_training",
-        "sign_agreement",
-        "trimmed_mean",
-    ),
-    "fedquilt.metrics.curves": (
-        "History",
-        "rounds_to",
-    ),
-    "fedquilt.models.weights": ("load_weights",),
-    "fedquilt.partition": (
-        "Partition",
-        "class_blocks",
-        "dirichlet",
-        "dirichlet_per_class",
-        "feature_skew",
-        "geo",
-        "iid",
-        "natural",
-        "power_law",
-        "quantity_skew",
-        "shards",
-        "stored",
-        "stratified",
-    ),
-    "fedquilt.simulate": ("Simulation", "availability", "corrupt", "dropout", "stragglers"),
-}
-
-__all__ = [
-    "Data",
-    "FedquiltError",
-    "History",
-    "Inspection",
-    "Partition",
-    "Result",
-    "Run",
-    "Simulation",
-    "Split",
-    "arrays",
-    "availability",
-    "centralised",
-    "cifar10",
-    "cifar100",
-    "class_blocks",
-    "corrupt",
-    "digits",
-    "dirichlet",
-    "dirichlet_per_class",
-    "ditto",
-    "dropout",
-    "evaluate",
-    "export",
-    "fashion_mnist",
-    "feature_skew",
-    "fed_adagrad",
-    "fed_adam",
-    "fed_avg",
-    "fed_avg_m",
-    "fed_avg_r",
-    "fed_dyn",
-    "fed_ir",
-    "fed_nova",
-    "fed_prox",
-    "fed_sgd",
-    "fed_vc",
-    "fed_yogi",
-    "femnist",
-    "fine_tuned",
-    "fl_hc",
-    "geo",
-    "geometric_median",
-    "gradient_noise",
-    "hugging_face",
-    "iid",
-    "image_folder",
-    "inaturalist",
-    "inline",
-    "inspect_partition",
-    "krum",
-    "landmarks",
-    "leaf",
-    "libsvm",
-    "load_spec",
-    "load_weights",
-    "local_only",
-    "median",
-    "mnist",
-    "mnist_5k",
-    "natural",
-    "no_import",
-    "norm_bound",
-    "one_shot",
-    "own_test",
-    "posts",
-    "power_law",
-    "processes",
-    "projected",
-    "quantity_skew",
-    "report",
-    "resume",
-    "rounds_to",
-    "run",
-    "scaffold",
-    "server_training",
-    "shakespeare",
-    "shards",
-    "sign_agreement",
-    "stack_overflow",
-    "stored",
-    "stragglers",
-    "stratified",
-    "summary",
-    "sweep",
-    "synthetic",
-    "table",
-    "train",
-    "trimmed_mean",
-    "vectorised",
-]
-
-
-def __getattr__(name: str) -> Any:
-    # Names are imported when they are first used: the command line then answers without waiting for PyTorch.
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(home), name)
-    raise AttributeError(f"module 'fedquilt' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+_namespace(
+    __name__,
+    _registry.methods,
+    _registry.wrappers,
+    _registry.simulations,
+    _registry.datasets,
+    _registry.partitions,
+    _registry.engines,
+    defined={
+        "fedquilt.analysis.curves": ("History", "rounds_to"),
+        "fedquilt.base.errors": ("FedquiltError",),
+        "fedquilt.data.data": ("Data", "Split"),
+        "fedquilt.data.sets.arrays": ("arrays",),
+        "fedquilt.experiment.evaluate": ("evaluate",),
+        "fedquilt.experiment.export": ("export",),
+        "fedquilt.experiment.imports": ("no_import",),
+        "fedquilt.experiment.population": ("Inspection", "inspect_partition"),
+        "fedquilt.experiment.report": ("report",),
+        "fedquilt.experiment.result": ("Result",),
+        "fedquilt.experiment.run": ("Run", "resume", "run"),
+        "fedquilt.experiment.spec": ("load_spec",),
+        "fedquilt.experiment.summary": ("summary",),
+        "fedquilt.experiment.sweep": ("sweep",),
+        "fedquilt.experiment.training": ("train",),
+        "fedquilt.models.weights": ("load_weights",),
+        "fedquilt.partition.partition": ("Partition",),
+        "fedquilt.simulate.simulation": ("Simulation",),
+    },
+    within=("algorithm", "datasets", "engines", "methods", "models", "partition", "simulate"),
+)

@@ -5,7 +5,7 @@ Apart from the command line itself, so that Ctrl-C while that is still being imp
 
 import sys
 
-from fedquilt import interrupts
+from fedquilt.base import interrupts
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
     interrupts.take(*interrupts.SIGNALS)
     try:
         with interrupts.allowed():
-            from fedquilt import cli
+            from fedquilt.cli import app as cli
 
             cli.main()
     except KeyboardInterrupt:

@@ -12,8 +12,9 @@ import torch
 from every_method import METHODS
 
 import fedquilt
-from fedquilt.core.tensors import flat
-from fedquilt.core.transform import Transform, chain
+from fedquilt.algorithm.exchange import Exchange, Parting
+from fedquilt.algorithm.transform import Transform, chain
+from fedquilt.compute.tensors import flat
 from fedquilt.experiment.folder import RunFolder
 
 ROUNDS = 4
@@ -72,7 +73,7 @@ def test_workers_do_not_matter(name, workers, blobs, unbalanced, smooth):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_resumed_run_equals_an_uninterrupted_one(name, blobs, unbalanced, smooth, tmp_path):
     whole = train(name, blobs, unbalanced, smooth, out=tmp_path / "whole")
-    stop = StopAfter(min(2, made(name).last_round or ROUNDS))
+    stop = StopAfter(min(2, made(name).course.last_round or ROUNDS))
     with pytest.raises(StopError):
         train(name, blobs, unbalanced, smooth, out=tmp_path / "broken", watcher=stop, checkpoint_seconds=0.0)
     resumed = train(name, blobs, unbalanced, smooth, out=tmp_path / "broken")
@@ -88,8 +89,8 @@ def test_everything_that_a_run_carries_is_in_its_checkpoint(name, blobs, unbalan
     saved, _ = RunFolder(tmp_path / "run").latest()
     assert _same(saved, result.run)
     method = made(name)
-    announcing = {exchange.name for exchange in method.exchanges if exchange.announce is not None}
-    assert all(set(group.state.announced) == announcing for group in saved.groups)
+    announcing = {exchange.name for exchange in method.exchanges if exchange.first_broadcast is not None}
+    assert all(set(group.state.broadcast) == announcing for group in saved.groups)
 
 
 class CtrlC:
@@ -113,8 +114,8 @@ class CtrlC:
             raise KeyboardInterrupt
         return self.session.evaluate(model, split)
 
-    def evaluate_own(self, state, clients, store):
-        return self.session.evaluate_own(state, clients, store)
+    def evaluate_clients(self, state, clients, store):
+        return self.session.evaluate_clients(state, clients, store)
 
 
 KEEPING = {
@@ -176,7 +177,7 @@ def _zeros(params):
 def ordered():
     """A method whose clients keep a table, and whose result depends on the order in which it was written."""
     base = fedquilt.fed_avg(fraction=1.0, batch=8)
-    return replace(base, local=chain(Transform(_zeros, _first_and_last), base.local), keep_local_state=True)
+    return replace(base, local=replace(chain(Transform(_zeros, _first_and_last), base.local), keep=True))
 
 
 def test_what_a_client_keeps_comes_back_in_the_order_of_writing(blobs, unbalanced, smooth, tmp_path):
@@ -190,6 +191,42 @@ def test_what_a_client_keeps_comes_back_in_the_order_of_writing(blobs, unbalance
     assert [go(engine=fedquilt.processes(workers=2)).digest for _ in range(3)] == [whole.digest] * 3
     go(1, out=tmp_path / "run")
     assert go(3, out=tmp_path / "run").digest == whole.digest
+
+
+def _mark(visit, trained):
+    """Keep a table without content, and one more level of them: their presence alone counts the client's rounds."""
+    assert visit.kept in (None, {}, {"again": {}}), visit.kept
+    return Parting(keep={} if visit.kept is None else {"again": {}})
+
+
+def _slower(direction, state, at):
+    return {name: d * at.given["mark"]["scale"] for name, d in direction.items()}, state
+
+
+def _scale(visit):
+    return {"scale": torch.tensor({None: 1.0, 0: 0.5, 1: 0.25}[None if visit.kept is None else len(visit.kept)])}
+
+
+def marked():
+    """A method whose clients train more slowly by what they keep, all of which is empty tables."""
+    base = fedquilt.fed_avg(fraction=1.0, batch=8)
+    exchange = Exchange("mark", begin=_scale, end=_mark, remembers=True)
+    return replace(base, local=chain(Transform(lambda params: {}, _slower), base.local), exchanges=(exchange,))
+
+
+def test_an_empty_table_that_a_client_keeps_comes_back(blobs, unbalanced, smooth, tmp_path):
+    """From a worker and from a checkpoint: safetensors holds tensors alone."""
+
+    def go(rounds=4, engine=None, **options):
+        engine = engine or fedquilt.inline()
+        return fedquilt.train(smooth, blobs, unbalanced, marked(), rounds, engine=engine, **options)
+
+    whole = go()
+    assert whole.run.store.get(0) == {"mark": {"again": {}}}
+    assert go(engine=fedquilt.processes(workers=2)).digest == whole.digest
+    for rounds in (1, 2):
+        go(rounds, out=tmp_path / "run")
+    assert go(4, out=tmp_path / "run").digest == whole.digest
 
 
 def test_there_are_methods_to_test():
@@ -235,7 +272,7 @@ def _same(one, other):
             [None if group.clients is None else group.clients.tolist() for group in run.groups],
             *(_bits({**vars(group.state.model)}) for group in run.groups),
             *(_bits(group.state.optimiser) for group in run.groups),
-            *(_bits(group.state.announced) for group in run.groups),
+            *(_bits(group.state.broadcast) for group in run.groups),
             {client: _bits(kept) for client, kept in run.store.items()},
         ]
         for run in (one, other)

@@ -7,8 +7,8 @@ import pytest
 from every_method import base, made
 
 import fedquilt
-from fedquilt import registry
-from fedquilt.errors import SpecError
+from fedquilt.base import registry
+from fedquilt.base.errors import SpecError
 
 ONCE = list(registry.wrappers)
 WITH_VALUES = [name for name in ONCE if every_method.parameters(name)]
@@ -39,5 +39,5 @@ def test_applied_twice_with_other_values_it_is_refused_and_both_are_named(name):
 def test_clusters_and_a_threshold_are_refused_together(clusters):
     with pytest.raises(SpecError, match=rf"clusters = {clusters} and threshold = 0\.5: give one of them"):
         fedquilt.fl_hc(base(), clusters=clusters, threshold=0.5)
-    assert fedquilt.fl_hc(base()).course.clusters == 2
-    assert fedquilt.fl_hc(base(), threshold=0.5).course.clusters is None
+    assert fedquilt.fl_hc(base()).course.round.clusters == 2
+    assert fedquilt.fl_hc(base(), threshold=0.5).course.round.clusters is None

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedquilt.data import arrays
+from fedquilt.base.errors import DataError
+from fedquilt.base.registry import datasets
 from fedquilt.data.scale import to_unit
-from fedquilt.errors import DataError
-from fedquilt.registry import datasets
+from fedquilt.datasets import arrays
 
 X = np.linspace(0, 1, 12).reshape(4, 3)
 Y = np.array([0, 2, 1, 0])

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import fedquilt
-from fedquilt import cli, registry
-from fedquilt.data.by_hand import BY_HAND
+from fedquilt.base import registry
+from fedquilt.base.errors import DataError
+from fedquilt.cli import app as cli
 from fedquilt.data.data import Data
-from fedquilt.data.libsvm import SETS
-from fedquilt.errors import DataError
+from fedquilt.data.fetch.by_hand import BY_HAND
+from fedquilt.data.sets.libsvm import SETS
 
 PLAY = "HAMLET\n\nby William Shakespeare\n\nDramatis Personae\n\n  Ber. Who's there?\n    Nay.\n    Stand.\n    Go.\n"
 

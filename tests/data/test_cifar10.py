@@ -7,10 +7,10 @@ import pytest
 import torch
 from formats.arrays import cifar_records, unchecked
 
-from fedquilt.data import cifar10
-from fedquilt.data.cifar import Preprocess, preprocessing, read_split
-from fedquilt.data.cifar10 import FILES, LABELS, MEAN, STD
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data.formats.cifar import Preprocess, preprocessing, read_split
+from fedquilt.data.sets.cifar10 import FILES, LABELS, MEAN, STD
+from fedquilt.datasets import cifar10
 
 UNCHECKED = unchecked(FILES)
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from formats.arrays import cifar_records, unchecked
 
-from fedquilt.data import cifar100
-from fedquilt.data.cifar import read_split
-from fedquilt.data.cifar100 import FILES, LABELS, MEAN, STD
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data.formats.cifar import read_split
+from fedquilt.data.sets.cifar100 import FILES, LABELS, MEAN, STD
+from fedquilt.datasets import cifar100
 
 UNCHECKED = unchecked(FILES)
 

@@ -14,9 +14,9 @@ from formats.every_data_set import CASES
 from matplotlib.figure import Figure
 
 import fedquilt
-from fedquilt import cli
+from fedquilt.base.errors import DataError
+from fedquilt.cli import app as cli
 from fedquilt.data.data import Data, Split
-from fedquilt.errors import DataError
 from fedquilt.experiment import plots, population_plots
 from fedquilt.partition.partition import Partition
 

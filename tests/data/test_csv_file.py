@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import fedquilt
+from fedquilt.base.errors import DataError
 from fedquilt.data.data import Data
-from fedquilt.errors import DataError
 
 FILES = {
     "train.csv": "x,y\n1,0\n2,1\n",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from formats.every_data_set import CASES, Load
 
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* is not as published:RuntimeWarning")
 

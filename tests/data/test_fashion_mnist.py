@@ -6,9 +6,9 @@ import pytest
 import torch
 from formats.arrays import write_idx
 
-from fedquilt.data import fashion_mnist
-from fedquilt.data.fashion_mnist import FILES
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data.sets.fashion_mnist import FILES
+from fedquilt.datasets import fashion_mnist
 
 
 def test_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

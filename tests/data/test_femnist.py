@@ -8,9 +8,10 @@ import torch
 from formats.arrays import write_hdf5
 from torch import nn
 
-from fedquilt.data import federated_hdf5, femnist
+from fedquilt.base.errors import DataError, MissingExtraError
 from fedquilt.data.data import Data
-from fedquilt.errors import DataError, MissingExtraError
+from fedquilt.data.formats import federated_hdf5
+from fedquilt.datasets import femnist
 from fedquilt.experiment.result import Result
 from fedquilt.models import softmax_regression
 

@@ -18,13 +18,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedquilt import cli, registry
-from fedquilt.data import archives
-from fedquilt.data.archives import data_of_deb, take_members
-from fedquilt.data.download import download
-from fedquilt.data.fetch import fetch
-from fedquilt.data.published import PUBLISHED, File, Published, Source
-from fedquilt.errors import DataError
+from fedquilt.base import registry
+from fedquilt.base.errors import DataError
+from fedquilt.cli import app as cli
+from fedquilt.data.fetch import archives
+from fedquilt.data.fetch.archives import data_of_deb, take_members
+from fedquilt.data.fetch.download import download
+from fedquilt.data.fetch.get import fetch
+from fedquilt.data.fetch.published import File, Published, Source, all_published
 
 ONE, TWO = os.urandom(300_000), b"two" * 1000
 
@@ -402,7 +403,7 @@ def data(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | None:
 def test_list_is_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
     screen = Console(file=file, force_terminal=True, width=80, color_system=None, _environ={})
-    monkeypatch.setattr("fedquilt.commands.data.out", screen)
+    monkeypatch.setattr("fedquilt.cli.data.out", screen)
     assert data(monkeypatch, "list") == 0
     header, *rows = [line.split("│") for line in file.getvalue().replace("┃", "│").splitlines() if line[0] in "│┃"]
     assert [cell.strip() for cell in header] == ["", "data set", "files", "what it is", ""]
@@ -411,7 +412,7 @@ def test_list_is_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_list_and_info(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(PUBLISHED, "pair", published(Source("npm", "pair@1.0")))
+    monkeypatch.setitem(all_published(), "pair", published(Source("npm", "pair@1.0")))
     (home / "pair").mkdir(parents=True)
     (home / "pair" / "two.bin").write_bytes(TWO)
     assert data(monkeypatch, "list") == 0
@@ -434,7 +435,7 @@ def test_list_and_info(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_get(site: Site, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(PUBLISHED, "pair", published(Source("files", site.address)))
+    monkeypatch.setitem(all_published(), "pair", published(Source("files", site.address)))
     site.files = {"/one.bin": ONE}
     assert data(monkeypatch, "get", "pair") == 2
     answer = capsys.readouterr()
@@ -458,9 +459,9 @@ def test_get_what_there_is_not(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert "nothing is to be fetched" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", all_published())
 def test_what_is_published_is_whole(name: str) -> None:
-    about = PUBLISHED[name]
+    about = all_published()[name]
     assert (about.family or name) in registry.datasets
     assert about.sources
     for source in about.sources:
@@ -471,9 +472,9 @@ def test_what_is_published_is_whole(name: str) -> None:
 
 
 @pytest.mark.real_data
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", all_published())
 def test_files_at_hand_are_the_published_ones(name: str) -> None:
-    about = PUBLISHED[name]
+    about = all_published()[name]
     if not os.environ.get("FEDQUILT_DATA") or about.missing():
         pytest.skip(f"FEDQUILT_DATA names no folder with {name}. {about.where()}")
     for file in about.files:

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from fedquilt.data.folders import find, folders
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data.fetch.folders import find, folders
 
 
 def test_several_folders_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,10 @@ import torch
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
-import fedquilt.data.hugging_face
-from fedquilt.core.describe import describe
-from fedquilt.data import hugging_face, image_folder
-from fedquilt.errors import DataError, MissingExtraError
+import fedquilt.data.sets.hugging_face
+from fedquilt.base.describe import describe
+from fedquilt.base.errors import DataError, MissingExtraError
+from fedquilt.datasets import hugging_face, image_folder
 
 library = pytest.importorskip("datasets", reason="needs the extra hugging_face")
 
@@ -244,10 +244,10 @@ def test_a_loading_script_is_not_run(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="cannot be loaded"):
             hugging_face(str(path))
     assert not (tmp_path / "ran").exists()
-    assert "trust_remote_code" not in inspect.getsource(fedquilt.data.hugging_face)
+    assert "trust_remote_code" not in inspect.getsource(fedquilt.data.sets.hugging_face)
 
 
 def test_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["fedquilt.data.hugging_face"], "installed", lambda package: False)
+    monkeypatch.setattr(sys.modules["fedquilt.data.sets.hugging_face"], "installed", lambda package: False)
     with pytest.raises(MissingExtraError, match=r"fedquilt\[hugging_face\]"):
         hugging_face("anything")

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedquilt.data.idx import read_idx
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data.formats.idx import read_idx
 
 VALUES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 CONTENT = bytes([0, 0, 8, 3]) + struct.pack(">3I", 2, 3, 4) + VALUES.tobytes()

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedquilt.arguments import ArgumentError
-from fedquilt.data import image_folder
-from fedquilt.errors import DataError
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.errors import DataError
+from fedquilt.datasets import image_folder
 
 ROWS = [
     ("a.png", "oak", "ann", "48.2", "16.37"),

@@ -14,9 +14,9 @@ import torch
 from PIL import Image
 
 import fedquilt
-from fedquilt.data.image_files import ImageFiles
-from fedquilt.data.images import FORMATS, Images, prepared
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data.formats.image_files import ImageFiles
+from fedquilt.data.formats.images import FORMATS, Images, prepared
 
 EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
 %%BoundingBox: 0 0 20 20
@@ -28,9 +28,9 @@ newpath 0 0 moveto 20 20 lineto stroke
 READ = """
 import sys, torch
 from pathlib import Path
-from fedquilt.data.image_files import ImageFiles
-from fedquilt.data.images import Images, prepared
-from fedquilt.errors import DataError
+from fedquilt.data.formats.image_files import ImageFiles
+from fedquilt.data.formats.images import Images, prepared
+from fedquilt.base.errors import DataError
 try:
     prepared(torch.tensor([0]), Images(ImageFiles(Path(sys.argv[1]), ["cat.jpg"]), size=8))
 except DataError as error:

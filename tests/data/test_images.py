@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fedquilt.core.describe import describe
-from fedquilt.data.image_cache import ImageCache
-from fedquilt.data.image_files import ImageFiles
-from fedquilt.data.images import Images, augmented, prepared
+from fedquilt.base.describe import describe
+from fedquilt.base.errors import DataError
+from fedquilt.data.formats.image_cache import ImageCache
+from fedquilt.data.formats.image_files import ImageFiles
+from fedquilt.data.formats.images import Images, augmented, prepared
 from fedquilt.data.random_crop import AREA, DRAWS, RATIO, random_crop
-from fedquilt.errors import DataError
 
 
 def photo(path: Path, width: int, height: int, seed: int = 0, **options: object) -> Path:

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fedquilt.data import inaturalist
-from fedquilt.data.inaturalist_raw import balanced
-from fedquilt.data.published_counts import COUNTS
-from fedquilt.data.published_splits import Published
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data.fetch.published_counts import COUNTS
+from fedquilt.data.fetch.published_splits import Published
+from fedquilt.data.sets.inaturalist_raw import balanced
+from fedquilt.datasets import inaturalist
 from fedquilt.partition import geo
 
 NOT_PUBLISHED = pytest.mark.filterwarnings("ignore:inaturalist .* is not as published:RuntimeWarning")

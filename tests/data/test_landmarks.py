@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import fedquilt
-from fedquilt.data import landmarks
-from fedquilt.data.landmarks_raw import fixed_point, rows_to_test
-from fedquilt.data.published_counts import COUNTS
-from fedquilt.errors import DataError, SpecError
+from fedquilt.base.errors import DataError, SpecError
+from fedquilt.data.fetch.published_counts import COUNTS
+from fedquilt.data.sets.landmarks_raw import fixed_point, rows_to_test
+from fedquilt.datasets import landmarks
 
 NOT_PUBLISHED = pytest.mark.filterwarnings("ignore:landmarks .* is not as published:RuntimeWarning")
 

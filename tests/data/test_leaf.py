@@ -9,10 +9,10 @@ import torch
 from formats.texts import write_leaf
 
 import fedquilt
-from fedquilt.core.loss import IGNORED
-from fedquilt.data import leaf
-from fedquilt.data.leaf_letters import LETTERS
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data.data import IGNORED
+from fedquilt.data.formats.leaf_letters import LETTERS
+from fedquilt.datasets import leaf
 from fedquilt.models.char_lstm import char_lstm
 
 TRAIN = {"zoe": ([[1, 2], [3, 4]], [0, 1]), "ada": ([[5.5, 6]], [2]), "nil": ([], [])}

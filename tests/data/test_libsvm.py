@@ -8,10 +8,10 @@ import pytest
 import torch
 from formats.texts import write_svmlight
 
-from fedquilt.data import libsvm
-from fedquilt.data.libsvm import SETS, Name, canonical, to_range
-from fedquilt.data.published import PUBLISHED
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data.fetch.published import all_published
+from fedquilt.data.sets.libsvm import SETS, Name, canonical, to_range
+from fedquilt.datasets import libsvm
 
 # Wei 2022, Table 1: classes, training and test examples, features. It gives vehicle 446 to test, but the set has 846.
 TABLE_1 = {
@@ -27,8 +27,8 @@ TABLE_1 = {
 
 
 def needs(name: str) -> None:
-    if not os.environ.get("FEDQUILT_DATA") or PUBLISHED[name].missing():
-        pytest.skip(f"FEDQUILT_DATA names no folder with {name}. {PUBLISHED[name].where()}")
+    if not os.environ.get("FEDQUILT_DATA") or all_published()[name].missing():
+        pytest.skip(f"FEDQUILT_DATA names no folder with {name}. {all_published()[name].where()}")
 
 
 def test_every_set_is_known_everywhere() -> None:
@@ -52,7 +52,7 @@ def test_counts_of_table_1(name: Name) -> None:
     assert set(low[~constant].tolist()) == {-1.0}
     assert set(high[~constant].tolist()) == {1.0}
     assert not data.test.x[:, constant].any()
-    about = PUBLISHED[name]
+    about = all_published()[name]
     assert (about.classes, about.train, about.test) == (classes, train, test)
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from formats.arrays import unchecked, write_idx
 
-from fedquilt.data import mnist
-from fedquilt.data.idx_data import read_split
-from fedquilt.data.mnist import FILES
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data.formats.idx_data import read_split
+from fedquilt.data.sets.mnist import FILES
+from fedquilt.datasets import mnist
 
 
 @pytest.fixture

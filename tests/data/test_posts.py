@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 import fedquilt
-from fedquilt.arguments import ArgumentError
-from fedquilt.core.loss import IGNORED
-from fedquilt.data.data import Data, Split
-from fedquilt.data.posts import BEGIN, OTHER, WORD, limited, posts
-from fedquilt.errors import DataError
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.errors import DataError
+from fedquilt.data.data import IGNORED, Data, Split
+from fedquilt.data.sets.posts import BEGIN, OTHER, WORD, limited, posts
 from fedquilt.experiment.result import Result
 from fedquilt.models import word_lstm
 
@@ -142,7 +141,7 @@ def test_limited_takes_the_first_words_of_every_author(sizes: list[list[int]], w
 def test_chunks_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_posts(tmp_path / "p.jsonl", several_posts())
     whole = posts(path, vocabulary=20)
-    monkeypatch.setattr(import_module("fedquilt.data.posts"), "CHUNK", 7)  # the function hides the module
+    monkeypatch.setattr(import_module("fedquilt.data.sets.posts"), "CHUNK", 7)  # the function hides the module
     cut = posts(path, vocabulary=20)
     assert torch.equal(whole.train.y, cut.train.y)
 

@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 
 import fedquilt
-from fedquilt.data.published import PUBLISHED
+from fedquilt.data.fetch.published import all_published
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_one_round_on_a_data_set_of_the_hugging_face_library(folder: Path) -> No
 
 @pytest.mark.real_data
 def test_a_few_rounds_on_a_libsvm_set(folder: Path) -> None:
-    if PUBLISHED["vehicle"].missing():
-        pytest.skip(f"FEDQUILT_DATA names no folder with vehicle. {PUBLISHED['vehicle'].where()}")
+    if all_published()["vehicle"].missing():
+        pytest.skip(f"FEDQUILT_DATA names no folder with vehicle. {all_published()['vehicle'].where()}")
     accuracies = trained(folder, {"name": "libsvm", "set": "vehicle"}, inputs=18, classes=4, rounds=5)
     assert accuracies[-1] > 0.35  # one in four by chance; .47 to .52 with four seeds

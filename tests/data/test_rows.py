@@ -7,10 +7,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from fedquilt.data import parquet_file
-from fedquilt.data import rows as columns
-from fedquilt.data.rows import files, rows
-from fedquilt.errors import DataError, MissingExtraError
+from fedquilt.base.errors import DataError, MissingExtraError
+from fedquilt.data.formats import parquet_file
+from fedquilt.data.formats import rows as columns
+from fedquilt.data.formats.rows import files, rows
 
 TABLE = {"author": ["a", "b", "a"], "text": ["one", "two", "three"], "likes": [1, 2, 3]}
 PAIRS = [("a", "one"), ("b", "two"), ("a", "three")]

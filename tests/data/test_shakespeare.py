@@ -10,12 +10,11 @@ from formats.texts import PLAYS
 from torch import nn
 
 import fedquilt
-from fedquilt.arguments import ArgumentError
-from fedquilt.core.loss import IGNORED
-from fedquilt.data.data import Data, Split
-from fedquilt.data.folders import find
-from fedquilt.data.shakespeare import BEGIN, DIGEST, END, Role, by_role, read_text, roles, shakespeare
-from fedquilt.errors import DataError
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.errors import DataError
+from fedquilt.data.data import IGNORED, Data, Split
+from fedquilt.data.fetch.folders import find
+from fedquilt.data.sets.shakespeare import BEGIN, DIGEST, END, Role, by_role, read_text, roles, shakespeare
 from fedquilt.experiment.result import Result
 from fedquilt.models import char_lstm
 

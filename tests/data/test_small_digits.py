@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedquilt.arguments import ArgumentError
-from fedquilt.data import Data, digits, mnist_5k
-from fedquilt.data.packaged import read_table
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.errors import DataError, MissingExtraError
+from fedquilt.data import Data
+from fedquilt.data.formats.packaged import read_table
 from fedquilt.data.stratified import stratified
-from fedquilt.errors import DataError, MissingExtraError
+from fedquilt.datasets import digits, mnist_5k
 
 
 def test_digits() -> None:

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import fedquilt
+from fedquilt.base.errors import FedquiltError, SpecError
 from fedquilt.data.data import Data, Split
-from fedquilt.errors import FedquiltError, SpecError
 from fedquilt.partition.partition import Partition
 
 LABELS = torch.arange(6) % 2

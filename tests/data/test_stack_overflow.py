@@ -8,11 +8,10 @@ import torch
 from formats.arrays import write_hdf5
 from torch import nn
 
-from fedquilt.arguments import ArgumentError
-from fedquilt.core.loss import IGNORED
-from fedquilt.data import stack_overflow
-from fedquilt.data.data import Data, Split
-from fedquilt.errors import DataError
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.errors import DataError
+from fedquilt.data.data import IGNORED, Data, Split
+from fedquilt.datasets import stack_overflow
 from fedquilt.experiment.result import Result
 from fedquilt.models import word_lstm
 

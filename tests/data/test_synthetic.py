@@ -4,8 +4,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedquilt.data import Data, synthetic
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.data import Data
+from fedquilt.datasets import synthetic
 
 
 def of_client(data: Data, client: int) -> torch.Tensor:

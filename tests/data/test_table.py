@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedquilt.data import table
+from fedquilt.base.errors import DataError, MissingExtraError
 from fedquilt.data.numbered import number_clients
-from fedquilt.errors import DataError, MissingExtraError
+from fedquilt.datasets import table
 
 ROWS = """height,weight,kind,owner,lat,lon
 1.5,10,cat,mia,48.1,11.6
@@ -84,7 +84,7 @@ def test_held_out_rows_are_a_share_of_every_client(tmp_path: Path) -> None:
 
 
 def test_many_rows_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["fedquilt.data.table"], "_VALUES", 7 * 2)
+    monkeypatch.setattr(sys.modules["fedquilt.data.sets.table"], "_VALUES", 7 * 2)
     (tmp_path / "a.csv").write_text("x,y\n" + "".join(f"{k},{k % 3}\n" for k in range(50)))
     data = table(tmp_path / "a.csv", label="y", test=tmp_path / "a.csv")
     assert data.train.x.ravel().tolist() == list(range(50))
@@ -201,7 +201,7 @@ def test_a_parquet_file_that_claims_too_much(tmp_path: Path, monkeypatch: pytest
 
 
 def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["fedquilt.data.parquet_file"], "installed", lambda package: False)
+    monkeypatch.setattr(sys.modules["fedquilt.data.formats.parquet_file"], "installed", lambda package: False)
     (tmp_path / "a.parquet").touch()
     with pytest.raises(MissingExtraError, match=r"fedquilt\[tables\]"):
         table(tmp_path / "a.parquet", label="y")

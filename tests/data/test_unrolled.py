@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedquilt.core.loss import IGNORED
+from fedquilt.data.data import IGNORED
 from fedquilt.data.unrolled import unrolled
 
 SEQUENCES = st.lists(st.lists(st.integers(2, 9), max_size=12), min_size=1, max_size=8)

@@ -13,12 +13,12 @@ import pytest
 from torch import nn
 
 import fedquilt
-from fedquilt.core.driver import rounds
-from fedquilt.core.federation import Federation
-from fedquilt.core.measures import Measures
-from fedquilt.errors import FedquiltError, WorkerError
+from fedquilt.base.errors import FedquiltError, WorkerError
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures
 
 PATIENCE = 20.0
 """Seconds; whoever does not overlap waits for that long, and fails."""
@@ -210,7 +210,7 @@ def test_seconds_add_up_to_the_time_of_the_run(federate):
     federation: Federation = federate(fedquilt.fed_avg(fraction=0.5))
     with fedquilt.inline().open(federation) as session:
         begun, seconds = time.perf_counter(), []
-        for _, record in rounds(federation, session, federation.start(), 6, Measures(every=2)):
+        for _, record in rounds(federation.server, session, federation.start(), 6, Measures(every=2)):
             spent = time.perf_counter() - begun
             seconds.append(record["seconds"])
             assert sum(seconds) <= spent + 0.001  # they are rounded

@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.client import ClientUpdate
-from fedquilt.core.federation import Federation
-from fedquilt.core.plan import plan
-from fedquilt.core.state import ClientStore, Group, initial_state
+from fedquilt.algorithm.algorithm import initial_state
+from fedquilt.algorithm.state import ClientStore, Group
+from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.round.federation import Federation
+from fedquilt.round.plan import plan
 
 
 def workers() -> list[psutil.Process]:

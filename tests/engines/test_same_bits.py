@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.client import ClientUpdate
-from fedquilt.core.engine import Engine
+from fedquilt.algorithm.updates import ClientUpdate
 from fedquilt.models import mnist_2nn, mnist_cnn
+from fedquilt.round.session import Engine
 
 
 @dataclass(frozen=True)

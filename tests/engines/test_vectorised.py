@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.compiling import planned_steps
-from fedquilt.core.federation import Federation
-from fedquilt.core.padded import Shape, _places
-from fedquilt.core.tensors import from_bytes, to_bytes
-from fedquilt.errors import FedquiltError
+from fedquilt.base.errors import FedquiltError
+from fedquilt.compute.tensors import from_bytes, to_bytes
+from fedquilt.engines.auto import planned_steps
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.padded import Shape, _places
 
 ARGUMENTS = {"fl_hc": {"rounds": 2}}
 REFUSED = {"one_shot"}
@@ -126,7 +126,7 @@ def test_a_program_that_fails_is_told_and_not_made_up_for(blobs, unbalanced, smo
     federation = Federation.of(smooth, blobs, unbalanced, fedquilt.fed_avg(batch=8), 1)
     program = fedquilt.vectorised(block=3).execution.program(federation)
     program.__dict__["_run"] = broken
-    results = federation.run_block(program, federation.start().groups[0].state, 1, [0, 1], [0, 1], [None, None])
+    results = federation.site.run_block(program, federation.start().groups[0].state, 1, [0, 1], [0, 1], [None, None])
     assert [result.client for result in results] == [0, 1]
     assert all("cannot be trained in a block: RuntimeError: no such operation" in result.reason for result in results)
 
@@ -170,7 +170,7 @@ def test_what_clients_keep_is_not_compiled_for_anew(compiler, blobs, unbalanced,
     state, kept = federation.start().groups[0].state, [None, None]
     before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     for round_ in range(1, 5):
-        updates = federation.train_block(program, state, round_, [1, 3], [0, 1], kept)
+        updates = federation.site.train_block(program, state, round_, list(zip([1, 3], [0, 1], kept, strict=True)))
         kept = [from_bytes(to_bytes(update.keep)) for update in updates]
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] - before == 1
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import tomli_w
 
-from fedquilt import cli, registry
+from fedquilt.base import registry
+from fedquilt.cli import app as cli
 from fedquilt.experiment.spec import Options
 
 SPEC: dict[str, dict[str, Any]] = {
@@ -123,7 +124,10 @@ CHANGED = [
         f"[method] server_momentum: unknown key; did you mean 'keep_momentum'? (known: {FED_AVG_KEYS})",
     ),
     ({"engine.workers": 2}, "[engine] workers: unknown key; known: compute, device, precision"),
-    ({"partition.labels": [1]}, "[partition] labels: unknown key; known: clients, own_test, seed"),
+    (
+        {"partition.labels": [1]},
+        "[partition] labels: unknown key; it is a key of [data]; known: clients, own_test, seed",
+    ),
     (
         {"run.round": 3},
         f"[run] round: unknown key; did you mean 'rounds'? (known: {RUN_KEYS})",

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedquilt
-from fedquilt.core.params import ModelState
-from fedquilt.core.state import ClientStore, Group, RunState, ServerState
-from fedquilt.errors import RunError
+from fedquilt.algorithm.state import ClientStore, Group, RunState, ServerState
+from fedquilt.base.errors import RunError
+from fedquilt.compute.layout import ModelState
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.folder import RunFolder
 
@@ -34,7 +34,7 @@ def test_what_is_saved_comes_back(tmp_path):
     state, loaded, kept = example().groups[0].state, group.state, run.store
     assert run.round == loaded.round == 12
     assert group.clients is None
-    assert torch.equal(loaded.announced["told"]["p"], torch.ones(3))
+    assert torch.equal(loaded.broadcast["told"]["p"], torch.ones(3))
     assert torch.equal(loaded.model.vector, state.model.vector)
     assert torch.equal(loaded.model.counters, state.model.counters)
     assert torch.equal(loaded.optimiser["0"]["model"], torch.full((5,), 0.25))
@@ -193,9 +193,26 @@ def test_a_missing_folder_of_checkpoints_is_made_again(finished):
     folder, go = finished
     before = folder.latest()[1]["model"]
     shutil.rmtree(folder.path / "checkpoints")
+    records = folder.metrics.read_bytes()
+    with pytest.raises(RunError, match=r"6 rounds are recorded, and their checkpoints are missing.* --from-start"):
+        go(6)
+    assert folder.metrics.read_bytes() == records
+    with pytest.raises(RunError, match="has records, but no checkpoint: put a good one back"):
+        fedquilt.export(folder.path, folder.path / "model.safetensors")
+    assert go(6, from_start=True).digest == before
+    assert (folder.path / "set_aside" / "metrics.jsonl").read_bytes() == records
+    assert folder.latest()[0].round == 6
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again_and_keeps_its_records(finished):
+    folder, go = finished
+    before = folder.latest()[1]["model"]
+    shutil.rmtree(folder.path / "checkpoints")
+    first = folder.metrics.read_bytes().splitlines(keepends=True)[0]
+    folder.metrics.write_bytes(first)
     with pytest.warns(RuntimeWarning, match="no checkpoint is there to go on from: training starts again"):
         assert go(6).digest == before
-    assert folder.latest()[0].round == 6
+    assert (folder.path / "set_aside" / "metrics.jsonl").read_bytes() == first
 
 
 @pytest.mark.parametrize("lost", [1, 3, 4])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fedquilt
-from fedquilt.core.measures import QUANTILES
 from fedquilt.experiment.client_fares import read_accuracies
+from fedquilt.round.measures import QUANTILES
 
 SPEC = {
     "run": {"rounds": 3, "eval_every": 2},
@@ -42,8 +42,8 @@ def test_every_clients_accuracy_is_that_of_the_model(ended: fedquilt.Run) -> Non
     accuracies = [r / n for r, n in zip(about["right"], about["predictions"], strict=True)]
     assert read_accuracies(ended.folder) == accuracies
     record = ended.result.history.records[-1]
-    assert record["own_accuracy_quantiles"] == pytest.approx(np.quantile(accuracies, QUANTILES), abs=1e-6)
-    assert record["own_accuracy_quantiles"][0] == pytest.approx(min(accuracies), abs=1e-6)
+    assert record["per_client_accuracy_quantiles"] == pytest.approx(np.quantile(accuracies, QUANTILES), abs=1e-6)
+    assert record["per_client_accuracy_quantiles"][0] == pytest.approx(min(accuracies), abs=1e-6)
 
 
 @pytest.mark.parametrize("personal", [{}, {"name": "ditto"}, {"name": "fine_tuned"}])
@@ -61,7 +61,7 @@ def test_many_clients_fare_the_same_in_worker_processes(tmp_path: Path, personal
 
 def test_quantiles_stand_where_the_model_is_evaluated(ended: fedquilt.Run) -> None:
     lines = [json.loads(line) for line in (ended.folder / "metrics.jsonl").read_text().splitlines()]
-    assert ["own_accuracy_quantiles" in line for line in lines] == [False, True, True]
+    assert ["per_client_accuracy_quantiles" in line for line in lines] == [False, True, True]
 
 
 def test_pictures_in_the_run_folder_and_the_report(ended: fedquilt.Run, tmp_path: Path) -> None:
@@ -90,7 +90,10 @@ def test_a_run_keeps_its_partition(ended: fedquilt.Run, tmp_path: Path) -> None:
     changed = SPEC | {"partition": {"name": "stored", "path": str(ended.folder / "partition.npz")}}
     again = fedquilt.run(changed, out=tmp_path / "again")
     assert again.result.digest == ended.result.digest
-    assert again.result.history.records[-1]["own_accuracy"] == ended.result.history.records[-1]["own_accuracy"]
+    assert (
+        again.result.history.records[-1]["per_client_accuracy"]
+        == ended.result.history.records[-1]["per_client_accuracy"]
+    )
 
 
 def test_what_is_stored_is_what_was_given(blobs: fedquilt.Data, smooth, tmp_path: Path) -> None:

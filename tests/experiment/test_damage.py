@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import fedquilt
-from fedquilt import cli
-from fedquilt.errors import RunError, WorkerError
+from fedquilt.analysis.curves import History
+from fedquilt.base.errors import RunError, WorkerError
+from fedquilt.cli import app as cli
 from fedquilt.experiment.sealed import sealed_json, sealed_text
-from fedquilt.metrics.curves import History
 
 SPEC = {
     "run": {"rounds": 4, "checkpoint_seconds": 0.0, "metrics": ["accuracy", "top5"]},
@@ -168,6 +168,16 @@ def test_a_spec_that_was_changed_on_purpose_is_taken(whole: Path, tmp_path: Path
         ended = fedquilt.resume(folder)
     assert len(ended.result.history) == 6
     assert fedquilt.summary(folder)["damage"] == []
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_a_spec_that_was_cut_short_is_no_change_by_hand(share: float, whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    lines = (folder / "spec.toml").read_text().splitlines(keepends=True)
+    (folder / "spec.toml").write_text("".join(lines[: int(share * len(lines))]))
+    with pytest.raises(RunError, match=r"is damaged, or was changed by hand: .*The records of 4 rounds are good"):
+        fedquilt.summary(folder)
 
 
 def test_the_model_can_be_had_without_a_good_spec(whole: Path, tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 import fedquilt
-from fedquilt import cli
+from fedquilt.analysis.curves import History
+from fedquilt.analysis.divergence import HINT, ROUNDS, divergence
+from fedquilt.cli import app as cli
 from fedquilt.data.data import Data
-from fedquilt.metrics.curves import History
-from fedquilt.metrics.divergence import HINT, ROUNDS, divergence
 from fedquilt.partition.partition import Partition
 
 SPEC = """
@@ -206,6 +206,30 @@ def lost(number: int, unusable: int, heard: int) -> dict[str, Any]:
 def test_rule(rounds: list[tuple[int, int]], last: int, diverged: bool) -> None:
     history = History([lost(number, *counts) for number, counts in enumerate(rounds, start=1)])
     assert (divergence(history, last) is not None) == diverged
+
+
+@pytest.mark.parametrize(("unchanged", "changed", "fails"), [(3, 2, True), (2, 2, False), (1, 0, True)])
+def test_rounds_that_change_nothing_for_whatever_reason(unchanged: int, changed: int, fails: bool) -> None:
+    entry = {"client": 3, "reason": "ValueError: a batch of one", "kind": "error"}
+    records = [{"dropped": [entry], "clients": [], "applied": False}] * unchanged
+    records += [{"dropped": [], "clients": [1], "applied": True}] * changed
+    history = History([{"round": number} | record for number, record in enumerate(records, start=1)])
+    assert divergence(history, 99) is None
+    assert (divergence(history, len(records)) is not None) == fails
+    absent = [record | {"dropped": [], "absent": [entry]} for record in history.records]
+    assert divergence(History(absent), len(records)) is None
+
+
+def test_a_run_all_of_whose_clients_fail_is_no_success(command: Command) -> None:
+    Path("bad.py").write_text(
+        "import torch\n\ndef loss(outputs, targets):\n    if outputs.requires_grad and len(outputs) > 2:\n"
+        "        raise ValueError('no')\n    return torch.nn.functional.cross_entropy(outputs, targets, reduction='none')\n"
+    )
+    code, out, err = command("run", "spec.toml", "--set", "method.lr=0.1", "--set", "run.loss=bad:loss", "--out", "run")
+    assert code == 1
+    assert "Finished" not in out
+    assert "error: the run failed: 6 of 6 rounds changed nothing, since all of their clients were left out" in err
+    assert fedquilt.summary("run")["state"] == "diverged"
 
 
 def test_other_faults_are_no_divergence() -> None:

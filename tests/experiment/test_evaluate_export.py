@@ -18,8 +18,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import fedquilt
+from fedquilt.base.errors import FedquiltError, RunError, SpecError
 from fedquilt.data.data import Data
-from fedquilt.errors import FedquiltError, RunError, SpecError
 from fedquilt.experiment.sealed import sealed_text
 from fedquilt.models import mnist_2nn
 from fedquilt.partition.partition import Partition
@@ -188,8 +188,13 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path, finished: tuple[Pat
     begun = tmp_path / "begun"
     shutil.copytree(finished[0], begun)
     shutil.rmtree(begun / "checkpoints")
-    for ask in (fedquilt.evaluate, lambda run: fedquilt.export(run, tmp_path / "model.safetensors")):
-        with pytest.raises(RunError, match="has no checkpoint yet"):
+    asked = (fedquilt.evaluate, lambda run: fedquilt.export(run, tmp_path / "model.safetensors"))
+    for ask in asked:
+        with pytest.raises(RunError, match=r"has records, but no checkpoint: put a good one back, or .* --from-start"):
+            ask(begun)
+    (begun / "metrics.jsonl").unlink()
+    for ask in asked:
+        with pytest.raises(RunError, match="has no checkpoint yet; run it for a round or more"):
             ask(begun)
 
 

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import save_file
 
 import fedquilt
-from fedquilt.errors import DataError, FedquiltError, SpecError
+from fedquilt.base.errors import DataError, FedquiltError, SpecError
+from fedquilt.base.text import LONGEST
 from fedquilt.experiment.build import build
 from fedquilt.experiment.spec import MOST_WRAPS, check_spec, load_spec
 from fedquilt.experiment.sweep import sweep
-from fedquilt.text import LONGEST
 
 SPEC: dict[str, dict[str, Any]] = {
     "run": {"rounds": 1},
@@ -128,7 +128,7 @@ def test_no_error_has_an_endless_or_a_raw_text() -> None:
 
 def test_weights_in_eight_bits_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
-    names = build(check_spec(SPEC))[0].bench.module.state_dict()
+    names = build(check_spec(SPEC))[0].replica.module.state_dict()
     save_file({name: value.to(torch.float8_e4m3fn) for name, value in names.items()}, path)
     with pytest.raises(SpecError, match=r"\[run\] start: .*F8_E4M3, where the model has torch.float32"):
         build(check_spec(with_key("run.start", str(path))))

@@ -12,7 +12,7 @@ import pytest
 import tomli_w
 
 import fedquilt
-from fedquilt import cli
+from fedquilt.cli import app as cli
 
 SPEC = {
     "run": {"rounds": 30, "loss": "mean_squared_error"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -14,10 +15,13 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.federation import Federation
-from fedquilt.errors import RunError
+from fedquilt.algorithm.metric import Metric
+from fedquilt.base.errors import RunError
+from fedquilt.data.data import Data
 from fedquilt.experiment.fingerprint import fingerprint
 from fedquilt.experiment.own_code import own_code
+from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
 from fedquilt.simulate.simulation import combined
 
 SCRIPT = '''
@@ -28,7 +32,7 @@ import numpy as np
 import torch
 from torch import nn
 import fedquilt
-from fedquilt.core.transform import Transform, chain, stateless
+from fedquilt.algorithm.transform import Transform, chain, stateless
 
 SCALE = 1.0
 
@@ -113,6 +117,147 @@ def test_an_edited_run_is_not_resumed(edit: str, begun: Path) -> None:
 def test_neither_is_one_whose_helpers_were_edited(begun: Path) -> None:
     write(begun, helper=HELPER.replace("d * value", "value * d"))
     assert "the source of your own model or method, may have changed since" in go(begun, 3)
+
+
+# What own code refers to, of whatever kind: an edit of it is noticed, and nothing else is.
+
+NET = """
+import collections, dataclasses, enum, functools, random, threading
+import numpy as np, torch
+{before}
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        {body}
+"""
+MODULE = "FACTOR = 1.0\ndef f(x):\n    return x * FACTOR\n"
+REFERENCES = {
+    "a list": ("W = [1.0]", "return x * W[0]"),
+    "a tuple": ("W = (1.0,)", "return x * W[0]"),
+    "a table": ("W = {'a': {'b': 1.0}}", "return x * W['a']['b']"),
+    "a set": ("W = {1.0}", "return x * max(W)"),
+    "a tensor": ("W = torch.tensor(1.0)", "return x * W"),
+    "a tensor in bfloat16": ("W = torch.full((2000,), 1.0, dtype=torch.bfloat16)", "return x * W[0]"),
+    "an array": ("W = np.full(2000, 1.0)", "return x * W[0]"),
+    "an array of objects": ("W = np.array([[1.0], None], dtype=object)", "return x * W[0][0]"),
+    "a queue of a package": ("W = collections.deque([torch.full((2000,), 1.0)])", "return x * W[0][0]"),
+    "a generator of a package": ("W = np.random.default_rng(int(1.0))", "return x * W.normal()"),
+    "a partial": ("def g(s, x): return s * x\nW = functools.partial(g, 1.0)", "return W(x)"),
+    "a lambda": ("W = lambda x: x * 1.0", "return W(x)"),
+    "a table of functions": ("W = {'a': lambda x: x * 1.0}", "return W['a'](x)"),
+    "the order of functions": ("def f(x): return x\ndef g(x): return 2\nW = [f, g, f][int(1.0) :]", "return W[0](x)"),
+    "a cached function": ("@functools.lru_cache\ndef g(): return 1.0", "return x * g()"),
+    "a function under no_grad": ("@torch.no_grad()\ndef g(): return 1.0", "return x * g()"),
+    "a decorator": (
+        "def d(f):\n    @functools.wraps(f)\n    def g(x): return f(x) * 1.0\n    return g\n@d\ndef h(x): return x",
+        "return h(x)",
+    ),
+    "an attribute of a function": ("def g(x): return x * g.k\ng.k = 1.0", "return g(x)"),
+    "a default": ("K = 1.0\ndef g(x, k=K): return x * k", "return g(x)"),
+    "a chain": (
+        "K = [1.0]\n"
+        + "\n".join(f"def g{n}(x): return g{n + 1}(x)" for n in range(600))
+        + "\ndef g600(x): return K[0]",
+        "return g0(x)",
+    ),
+    "an object": ("class S:\n    def __init__(self, v): self.v = v\nW = S(1.0)", "return x * W.v"),
+    "an object with slots": (
+        "class S:\n    __slots__ = 'v'\n    def __init__(self, v): self.v = v\nW = S(1.0)",
+        "return x * W.v",
+    ),
+    "a bound method": (
+        "class S:\n    def __init__(self, v): self.v = v\n    def f(self, x): return x * self.v\nW = S(1.0).f",
+        "return W(x)",
+    ),
+    "a named tuple's method": (
+        "class S(collections.namedtuple('S', 'v')):\n    def f(self): return self.v * 1.0\nW = S(3)",
+        "return x * W.f()",
+    ),
+    "a value in a class": ("K = [1.0]\nclass S:\n    k = K", "return x * S.k[0]"),
+    "a property": ("K = [1.0]\nclass S:\n    @property\n    def k(self): return K[0]\nW = S()", "return x * W.k"),
+    "a dataclass": (
+        "K = [1.0]\n@dataclasses.dataclass\nclass S:\n    k: list = dataclasses.field(default_factory=lambda: K)",
+        "return x * S().k[0]",
+    ),
+    "an enumeration": ("class S(enum.Enum):\n    A = 1.0\nW = S.A", "return x * W.value"),
+    "a table that holds itself": ("W = {'k': 1.0}\nW['self'] = W", "return x * W['self']['k']"),
+    "a module": ("import pkg.mod", "return pkg.mod.f(x)"),
+    "a module under a name": ("from pkg import mod", "return mod.f(x)"),
+    "a module as a value": ("from pkg import mod", "m = mod; return m.f(x)"),
+    "an import inside": ("", "from pkg.mod import f; return f(x)"),
+    "an import of a module inside": ("", "import pkg.mod; return pkg.mod.f(x)"),
+    "an import from a package inside": ("", "from pkg import mod as m; return m.f(x)"),
+}
+
+
+def written(folder: Path, before: str, body: str, module: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what stands for a model of these files, as in a process of its own."""
+    (folder / "pkg").mkdir(parents=True)
+    (folder / "pkg" / "__init__.py").touch()
+    (folder / "pkg" / "mod.py").write_text(module)
+    (folder / "net.py").write_text(NET.format(before=before, body=body))
+    with monkeypatch.context() as patched:
+        patched.syspath_prepend(folder)
+        importlib.invalidate_caches()
+        try:
+            return own_code(importlib.import_module("net").Net())
+        finally:
+            for name in ("net", "pkg", "pkg.mod"):
+                sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("kind", REFERENCES)
+def test_an_edit_of_what_own_code_refers_to_is_noticed(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, body = REFERENCES[kind]
+    module = MODULE if "1.0" not in before else ""
+    texts = [
+        written(tmp_path / name, before.replace("1.0", value), body, module.replace("1.0", value), monkeypatch)
+        for name, value in (("first", "1.0"), ("same", "1.0"), ("edited", "2.0"))
+    ]
+    assert texts[0] == texts[1]
+    assert texts[0] != texts[2]
+
+
+def test_what_own_code_refers_to_and_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = r"holds an object of _thread\.lock, which net\.Net\.forward refers to as LOCK.* an attribute `version`"
+    with pytest.raises(RunError, match=message):
+        written(tmp_path / "one", "LOCK = threading.Lock()", "LOCK; return x", "", monkeypatch)
+    before = "LOCK = threading.Lock()\ndef f(x):\n    LOCK\n    return x\nf.version = 1"
+    assert "net.f version 1" in written(tmp_path / "two", before, "return f(x)", "", monkeypatch)
+
+
+def test_a_name_that_is_an_attribute_is_not_taken_for_a_global_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [
+        written(tmp_path / value, f"linear = threading.{value}()", "return self.linear(x)", "", monkeypatch)
+        for value in ("Lock", "Event")
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_other_metrics_are_another_run(blobs: Data, unbalanced: Partition) -> None:
+    factor = 1.0
+
+    def scaled(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return (outputs.argmax(1) == targets).float() * factor
+
+    def of(*metrics: Metric) -> str:
+        torch.manual_seed(0)
+        return fingerprint(Federation.of(nn.Linear(8, 3), blobs, unbalanced, fedquilt.fed_avg(), 1, metrics))
+
+    prints = {of(Metric("scaled", scaled)), of(Metric("other", scaled)), of()}
+    assert len(prints) == 3
+    assert of(Metric("scaled", scaled)) in prints
+    factor = 2.0
+    assert of(Metric("scaled", scaled)) not in prints
 
 
 class Sealed:

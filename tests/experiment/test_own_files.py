@@ -13,7 +13,8 @@ from formats.images import write_images
 from formats.texts import several_posts, write_leaf, write_posts
 
 import fedquilt
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
+from fedquilt.experiment.spec import load_spec
 
 LOADER = """
 from pathlib import Path
@@ -138,3 +139,11 @@ def test_what_is_in_a_data_folder_stays_relative(places: tuple[Path, Path, Path]
     put(data, 40)
     fedquilt.run(write_spec(specs), out="run")
     assert 'path = "own/rows.csv"' in Path("run/spec.toml").read_text()
+
+
+def test_the_first_values_of_a_model_are_looked_for_in_the_same_order(places: tuple[Path, Path, Path]) -> None:
+    work, specs, _ = places
+    spec = write_spec(specs, run={"rounds": 1, "start": "first.safetensors"})
+    for folder in (specs, work):  # the working directory's counts as soon as there is one
+        (folder / "first.safetensors").write_bytes(b"")
+        assert load_spec(spec).options.start == str(folder / "first.safetensors")

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt import cli
+from fedquilt.analysis.skew import skew
+from fedquilt.base.errors import SpecError
+from fedquilt.cli import app as cli
 from fedquilt.data.data import Data, Split
-from fedquilt.errors import SpecError
 from fedquilt.experiment.population_plots import draw_population
-from fedquilt.metrics.skew import skew
 
 SPEC = """
 [data]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fedquilt
-from fedquilt import interrupts
+from fedquilt.base import interrupts
 
 LONG = """
 [run]
@@ -97,16 +97,16 @@ class Press:
 
 
 def test_ctrl_c_again_and_again_from_python(blobs, unbalanced, smooth, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    from fedquilt.experiment.keeper import Keeper
+    from fedquilt.experiment.run_writer import RunWriter
 
-    catch_up = Keeper.catch_up
+    catch_up = RunWriter.catch_up
 
-    def pressing(self: Keeper) -> None:
+    def pressing(self: RunWriter) -> None:
         signal.raise_signal(signal.SIGINT)
         catch_up(self)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Keeper, "catch_up", pressing)
+    monkeypatch.setattr(RunWriter, "catch_up", pressing)
     options = {"engine": fedquilt.inline(), "out": tmp_path / "run", "watcher": Press(), "checkpoint_seconds": 1000.0}
     before = signal.getsignal(signal.SIGINT)
     ended = fedquilt.train(smooth, blobs, unbalanced, fedquilt.fed_avg(), 9, **options)

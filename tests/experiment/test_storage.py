@@ -17,8 +17,8 @@ from typing import IO, Any
 import pytest
 
 import fedquilt
-from fedquilt import cli
-from fedquilt.errors import StorageError
+from fedquilt.base.errors import StorageError
+from fedquilt.cli import app as cli
 from fedquilt.experiment import checkpoint
 
 SPEC = """

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import fedquilt
-from fedquilt.errors import RunError, SpecError
+from fedquilt.analysis.curves import History, rounds_to
+from fedquilt.base.errors import RunError, SpecError
 from fedquilt.experiment import plots
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.report import HEADER
 from fedquilt.experiment.run import run
 from fedquilt.experiment.sealed import sealed_json, sealed_text
 from fedquilt.experiment.sweep import Point, Sweep
-from fedquilt.metrics.curves import History, rounds_to
 
 SPEC = """
 [run]
@@ -106,9 +106,9 @@ def test_finished_points_are_kept_and_others_go_on(spec: Path, tmp_path: Path, m
     for path in RunFolder(unfinished).checkpoints:
         path.unlink()
     (unfinished / "metrics.jsonl").unlink()
-    announced = []
-    again = fedquilt.sweep(spec, out=out, announce=lambda *about: announced.append(about))
-    assert announced == [(unfinished.name, 2, 4)]
+    broadcast = []
+    again = fedquilt.sweep(spec, out=out, announce=lambda *about: broadcast.append(about))
+    assert broadcast == [(unfinished.name, 2, 4)]
     assert again.points == first.points
     for point in again.points:
         kept = (out / point.name / "metrics.jsonl").stat().st_mtime_ns == written[point.name]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import MISSING, fields
+
 import pytest
 from torch import nn
 
 import fedquilt
-from fedquilt.arguments import ArgumentError
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.experiment.spec import Options
 
 
 @pytest.mark.parametrize(
@@ -45,3 +49,12 @@ def test_the_loss_on_the_training_set_is_measured_where_asked(blobs, unbalanced,
     result = fedquilt.train(smooth, blobs, unbalanced, method, rounds=1, train_loss=True, engine=fedquilt.inline())
     expected = nn.functional.cross_entropy(result.model(blobs.train.x), blobs.train.y).item()
     assert result.history.records[0]["train_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_train_has_the_options_of_a_spec_with_the_same_defaults():
+    signature = inspect.signature(fedquilt.train).parameters
+    options = {field.name: field.default for field in fields(Options)}
+    del options["import_from"]  # Python imports its own code
+    assert options.pop("rounds") is MISSING
+    assert signature["rounds"].default is inspect.Parameter.empty
+    assert {name: signature[name].default for name in options} == options

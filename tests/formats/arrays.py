@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fedquilt.data.published import File, Published
+from fedquilt.data.fetch.published import File, Published
 
 
 def unchecked(files: Published) -> Published:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import lzma
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import cast
 
@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import fedquilt
+from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
-from fedquilt.data.libsvm import SETS
-from fedquilt.registry import datasets
+from fedquilt.data.sets.libsvm import SETS
 from formats.arrays import cifar_records, unchecked, write_hdf5, write_idx
 from formats.images import photo, write_images
 from formats.texts import PLAYS, several_posts, write_leaf, write_posts, write_svmlight
@@ -44,7 +44,7 @@ class Case:
 
 def idx(name: str) -> Write:
     def write(home: Path, patch: pytest.MonkeyPatch) -> Load:
-        module = sys.modules[f"fedquilt.data.{name}"]
+        module = import_module(f"fedquilt.data.sets.{name}")
         patch.setattr(module, "FILES", unchecked(module.FILES))
         for part, count in (("train", 24), ("t10k", 12)):
             images = np.random.default_rng(0).integers(0, 256, (count, 28, 28))
@@ -56,7 +56,7 @@ def idx(name: str) -> Write:
 
 def cifar(name: str, labels: int) -> Write:
     def write(home: Path, patch: pytest.MonkeyPatch) -> Load:
-        module = sys.modules[f"fedquilt.data.{name}"]
+        module = import_module(f"fedquilt.data.sets.{name}")
         patch.setattr(module, "FILES", unchecked(module.FILES))
         folder = home / module.FILES.folders[0]
         folder.mkdir(parents=True)
@@ -87,7 +87,7 @@ def stack_overflow(home: Path, patch: pytest.MonkeyPatch) -> Load:
 
 
 def shakespeare(home: Path, patch: pytest.MonkeyPatch) -> Load:
-    patch.setattr(sys.modules["fedquilt.data.shakespeare"], "DIGEST", None)
+    patch.setattr(import_module("fedquilt.data.sets.shakespeare"), "DIGEST", None)
     (home / "t8.shakespeare.txt.xz").write_bytes(lzma.compress(PLAYS.encode()))
     return lambda: fedquilt.shakespeare(unroll=20, least_lines=2)
 

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fedquilt import registry
+from fedquilt.base import registry
 from fedquilt.experiment.spec import REGISTRIES, Options
 
 Tables = list[tuple[str, dict[str, str]]]

@@ -21,8 +21,8 @@ from typing import IO, Any
 from fuzzing.mutations import FILES, Mutation, mutation
 
 import fedquilt
-from fedquilt import cli
-from fedquilt.text import LONGEST, visible
+from fedquilt.base.text import LONGEST, visible
+from fedquilt.cli import app as cli
 
 PATIENCE = 10.0
 """Seconds that a spec may take until training has begun, and that training may take to end once it is interrupted."""

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.core.loss import Loss
+from fedquilt.algorithm.loss import Loss
 from fedquilt.partition.partition import Partition
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fedquilt as fq
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
 from fedquilt.models import random_fourier
 
 
@@ -64,8 +64,8 @@ def test_together_they_run_resume_and_reproduce(name, module, blobs, unbalanced,
     [
         (lambda: fq.median(fq.fed_dyn(avg())), ("fed_dyn", "median"), "reduce"),
         (lambda: fq.fed_dyn(fq.fed_avg_m()), ("fed_avg_m", "fed_dyn"), "server"),
-        (lambda: fq.fine_tuned(fq.fl_hc(avg()), holdout=0.5), ("fl_hc", "fine_tuned"), "own"),
-        (lambda: fq.ditto(fq.fine_tuned(avg())), ("fine_tuned", "ditto"), "personalise"),
+        (lambda: fq.fine_tuned(fq.fl_hc(avg()), holdout=0.5), ("fl_hc", "fine_tuned"), "per_client.share"),
+        (lambda: fq.ditto(fq.fine_tuned(avg())), ("fine_tuned", "ditto"), "per_client.personalise"),
     ],
 )
 def test_contradictions_are_refused_with_both_names(together, names, part):
@@ -95,7 +95,9 @@ def test_corrupt_labels_reach_own_models(module, blobs, unbalanced):
         flipped = [fq.corrupt(0.5, kind="label_flip")]
         corrupted = fq.train(module, blobs, unbalanced, own(avg()), 3, engine=fq.inline(), simulate=flipped)
         clean = fq.train(module, blobs, unbalanced, own(avg()), 3, engine=fq.inline())
-        assert [r["own_accuracy"] for r in clean.history] != [r["own_accuracy"] for r in corrupted.history]
+        assert [r["per_client_accuracy"] for r in clean.history] != [
+            r["per_client_accuracy"] for r in corrupted.history
+        ]
 
 
 def test_clusters_mix_the_features_of_their_members_alone(module, blobs, unbalanced):
@@ -103,7 +105,7 @@ def test_clusters_mix_the_features_of_their_members_alone(module, blobs, unbalan
     result = fq.train(module, blobs, unbalanced, method, 3, engine=fq.inline())
     assert len(result.run.groups) == 2
     for group in result.run.groups:
-        weights = group.state.announced["fed_avg_r"]["weights"]
+        weights = group.state.broadcast["fed_avg_r"]["weights"]
         assert weights.sum() == pytest.approx(1)
         assert sorted(weights.nonzero().flatten().tolist()) == group.clients.tolist()
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.own import hold_out
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
+from fedquilt.round.per_client import hold_out
 
 INF = float("inf")
 
@@ -83,7 +83,7 @@ def test_without_a_pull_it_is_local_training(run):
     alone = run(fedquilt.local_only(lr=0.2, epochs=2, batch=INF), rounds=4)
     for k, group in enumerate(alone.run.groups):
         assert (own(ditto)[k] - group.state.model.vector).abs().max() < 1e-6
-    assert ditto.history.records[-1]["own_accuracy"] == alone.history.records[-1]["own_accuracy"]
+    assert ditto.history.records[-1]["per_client_accuracy"] == alone.history.records[-1]["per_client_accuracy"]
 
 
 def test_own_accuracy_is_that_of_the_own_models_on_what_is_held_out(run, blobs, unbalanced, smooth):
@@ -96,7 +96,7 @@ def test_own_accuracy_is_that_of_the_own_models_on_what_is_held_out(run, blobs, 
         torch.nn.utils.vector_to_parameters(vector, smooth.parameters())
         right += int((smooth(blobs.train.x[rows]).argmax(dim=1) == blobs.train.y[rows]).sum())
         total += len(rows)
-    assert result.history.records[-1]["own_accuracy"] == right / total
+    assert result.history.records[-1]["per_client_accuracy"] == right / total
 
 
 def test_a_client_that_is_not_selected_keeps_its_model(run):
@@ -116,5 +116,5 @@ def test_a_client_that_sends_nan_keeps_no_model_and_disturbs_no_other(run, poiso
 
 
 def test_it_does_not_go_with_another_way_to_make_the_model_ones_own():
-    with pytest.raises(SpecError, match="ditto and fine_tuned both set `personalise`"):
+    with pytest.raises(SpecError, match=r"ditto and fine_tuned both set `per_client\.personalise`"):
         fedquilt.fine_tuned(fedquilt.ditto(fedquilt.fed_avg()))

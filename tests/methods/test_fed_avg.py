@@ -10,9 +10,10 @@ import torch
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.core.plan import plan
-from fedquilt.core.state import Group, initial_state
-from fedquilt.parts.selection import cohort_size
+from fedquilt.algorithm.algorithm import initial_state
+from fedquilt.algorithm.parts.selection import cohort_size
+from fedquilt.algorithm.state import Group
+from fedquilt.round.plan import plan
 
 INF = float("inf")
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.plan import plan
-from fedquilt.core.round import merge
-from fedquilt.core.state import ClientStore, Group, initial_state
+from fedquilt.algorithm.algorithm import initial_state
+from fedquilt.algorithm.state import ClientStore, Group
+from fedquilt.round.merge import merge
+from fedquilt.round.plan import plan
 
 COMMON = {"lr": 0.1, "fraction": 0.5, "batch": 10}
 

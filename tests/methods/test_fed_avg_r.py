@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.core.federation import Federation
-from fedquilt.errors import FedquiltError
+from fedquilt.algorithm.parts.features import estimate
+from fedquilt.base.errors import FedquiltError
 from fedquilt.models import random_fourier
-from fedquilt.parts.features import estimate
+from fedquilt.round.federation import Federation
 
 INF = float("inf")
 BASE = {"lr": 0.1, "fraction": 1.0, "batch": INF}
@@ -79,20 +79,20 @@ def test_what_is_announced_before_the_first_round(blobs, unbalanced, estimator):
     """Server lines 2–6: every client's own estimate with the first model, and the weights n_k / n."""
     module = model()
     method = fedquilt.fed_avg_r(fedquilt.fed_avg(**BASE), estimator=estimator)
-    announced = Federation.of(module, blobs, unbalanced, method, 1).announced["fed_avg_r"]
+    broadcast = Federation.of(module, blobs, unbalanced, method, 1).broadcast["fed_avg_r"]
     x = blobs.train.x[torch.from_numpy(unbalanced.client(2))]
     own = estimate(2**0.5 * torch.cos(x @ module.frequencies.T + module.phases).detach(), estimator)
-    assert torch.allclose(announced["means"][2], own["mean"], atol=1e-6)
-    assert torch.allclose(announced["scales"][2], own["scale"], atol=1e-5)
-    assert torch.allclose(announced["weights"], torch.from_numpy(unbalanced.sizes / 240).float())
+    assert torch.allclose(broadcast["means"][2], own["mean"], atol=1e-6)
+    assert torch.allclose(broadcast["scales"][2], own["scale"], atol=1e-5)
+    assert torch.allclose(broadcast["weights"], torch.from_numpy(unbalanced.sizes / 240).float())
 
 
 def test_after_a_round_it_is_the_clients_own_features(blobs, unbalanced):
     """Client line 8: the estimate is by the client's own φ after training, and only of those who took part."""
     method = fedquilt.fed_avg_r(fedquilt.fed_avg(lr=0.1, fraction=0.5, batch=INF))
-    before = Federation.of(model(), blobs, unbalanced, method, 1).announced["fed_avg_r"]["means"]
+    before = Federation.of(model(), blobs, unbalanced, method, 1).broadcast["fed_avg_r"]["means"]
     result = train(blobs, unbalanced, method, rounds=1, seed=1)
-    after = result.run.groups[0].state.announced["fed_avg_r"]["means"]
+    after = result.run.groups[0].state.broadcast["fed_avg_r"]["means"]
     changed = (before != after).any(dim=1).nonzero().flatten().tolist()
     assert changed == sorted(result.history.records[0]["clients"])
 

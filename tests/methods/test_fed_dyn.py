@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.errors import SpecError
-from fedquilt.parts.descent import sgd
+from fedquilt.algorithm.parts.descent import sgd
+from fedquilt.base.errors import SpecError
 
 INF = float("inf")
 

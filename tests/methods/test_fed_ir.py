@@ -12,10 +12,10 @@ import torch
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.core.loss import Loss
-from fedquilt.errors import SpecError
+from fedquilt.algorithm.loss import Loss
+from fedquilt.algorithm.parts.importance import by_class_ratio
+from fedquilt.base.errors import SpecError
 from fedquilt.partition import Partition
-from fedquilt.parts.importance import by_class_ratio
 
 INF = float("inf")
 BASE = {"lr": 0.3, "fraction": 1.0, "batch": INF}
@@ -188,4 +188,4 @@ def test_the_second_papers_whole_method_composes(blobs, unbalanced, smooth):
         for engine in (fedquilt.inline(), fedquilt.processes(workers=2))
     )
     assert first.digest == second.digest
-    assert replace(method, name="x").claims == method.claims
+    assert replace(method, name="x").applied == method.applied

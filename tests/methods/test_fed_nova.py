@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.transform import effective_steps
+from fedquilt.algorithm.transform import effective_steps
 
 INF = float("inf")
 

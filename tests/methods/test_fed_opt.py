@@ -7,15 +7,16 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.arguments import ArgumentError
-from fedquilt.core.describe import describe
-from fedquilt.core.plan import plan
-from fedquilt.core.round import merge
-from fedquilt.core.state import ClientStore, Group, initial_state
-from fedquilt.core.transform import At
-from fedquilt.errors import SpecError
+from fedquilt.algorithm.algorithm import initial_state
+from fedquilt.algorithm.state import ClientStore, Group
+from fedquilt.algorithm.transform import At
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.describe import describe
+from fedquilt.base.errors import SpecError
 from fedquilt.methods.fed_opt import fed_adagrad, fed_adam, fed_yogi
 from fedquilt.methods.median import median
+from fedquilt.round.merge import merge
+from fedquilt.round.plan import plan
 
 COMMON = {"lr": 0.1, "fraction": 0.5, "batch": 10}
 BETA2 = 0.8
@@ -118,7 +119,7 @@ def test_the_three_differ_and_every_argument_counts():
 
 
 def test_it_goes_with_a_robust_reduction():
-    assert dict(fed_adam(median(fedquilt.fed_avg())).claims) == {"reduce": "median", "server": "fed_adam"}
+    assert dict(fed_adam(median(fedquilt.fed_avg())).applied.claims) == {"reduce": "median", "server": "fed_adam"}
 
 
 @EVERY

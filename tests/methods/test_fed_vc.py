@@ -10,14 +10,14 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.algorithm import claim
-from fedquilt.core.federation import Federation
-from fedquilt.core.plan import plan
-from fedquilt.core.state import Group, initial_state
-from fedquilt.errors import SpecError
+from fedquilt.algorithm.algorithm import claim, initial_state
+from fedquilt.algorithm.parts.sampling import Resample
+from fedquilt.algorithm.parts.selection import BySize
+from fedquilt.algorithm.state import Group
+from fedquilt.base.errors import SpecError
 from fedquilt.partition import Partition
-from fedquilt.parts.sampling import Resample
-from fedquilt.parts.selection import BySize
+from fedquilt.round.federation import Federation
+from fedquilt.round.plan import plan
 
 
 def test_with_equal_clients_and_the_same_draw_it_is_fed_avg(blobs, smooth):
@@ -93,7 +93,7 @@ def test_a_client_may_fill_two_slots_with_different_resamples(linears):
     before, after = (clients.train(method, rounds=n, batch=16).state.vector for n in (number - 1, number))
     federation = Federation.of(*clients.federation(method, batch=16), 1)
     state = initial_state(federation.algorithm, federation.initial)
-    first, second = (federation.run_client(state, number, client=0, slot=slot, kept=None).delta for slot in (0, 1))
+    first, second = (federation.site.run_client(state, number, client=0, slot=slot, kept=None).delta for slot in (0, 1))
     for update in (first, second):
         assert sorted(update.tolist()) == [0.0] * 24 + [1 / 16] * 16
     assert set(torch.nonzero(first).flatten().tolist()) != set(torch.nonzero(second).flatten().tolist())

@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.core.federation import Federation
-from fedquilt.core.own import hold_out
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.per_client import hold_out
 
 INF = float("inf")
 BASE = fedquilt.fed_avg(fraction=0.5, batch=8)
@@ -71,8 +71,8 @@ def test_without_a_holdout_it_is_tested_on_what_it_trains_on(run, blobs, unbalan
     result = run(fedquilt.own_test(BASE, holdout=0.0), rounds=3)
     assert result.digest == run(BASE, rounds=3).digest
     # All clients together hold the whole training set.
-    assert result.history.records[-1]["own_accuracy"] == accuracy(result.model, blobs, torch.arange(240))
-    assert "own_accuracy" not in run(BASE).history.records[0]
+    assert result.history.records[-1]["per_client_accuracy"] == accuracy(result.model, blobs, torch.arange(240))
+    assert "per_client_accuracy" not in run(BASE).history.records[0]
 
 
 def test_own_accuracy_counts_examples_and_the_worst_tenth_counts_clients(run, blobs):
@@ -87,16 +87,16 @@ def test_own_accuracy_counts_examples_and_the_worst_tenth_counts_clients(run, bl
     assert held.sizes[-1] == 0
     each = [(accuracy(result.model, blobs, torch.from_numpy(held.client(k))), held.sizes[k]) for k in range(24)]
     record = result.history.records[-1]
-    assert record["own_accuracy"] == pytest.approx(sum(a * n for a, n in each) / sum(n for _, n in each))
+    assert record["per_client_accuracy"] == pytest.approx(sum(a * n for a, n in each) / sum(n for _, n in each))
     worst = sorted(a for a, _ in each)[:2]
     assert worst[0] < worst[1]
-    assert record["own_accuracy_worst_tenth"] == pytest.approx((worst[0] + worst[1]) / 2)
+    assert record["per_client_accuracy_worst_tenth"] == pytest.approx((worst[0] + worst[1]) / 2)
 
 
 def test_where_nobody_has_anything_to_be_tested_on_there_is_no_number(run):
     one_each = Partition.of([[k] for k in range(6)])
     record = run(fedquilt.own_test(BASE, holdout=0.4), partition=one_each).history.records[0]
-    assert record["own_accuracy"] is record["own_accuracy_worst_tenth"] is None
+    assert record["per_client_accuracy"] is record["per_client_accuracy_worst_tenth"] is None
 
 
 def test_fine_tuning_leaves_training_as_it_is_to_the_bit(run):
@@ -129,8 +129,11 @@ def test_fine_tuned_models_are_those_of_a_plain_loop(run, blobs, unbalanced, smo
         right += round(accuracy(smooth, blobs, tested) * len(tested))
         total += len(tested)
     record = result.history.records[-1]
-    assert record["own_accuracy"] == right / total
-    assert record["own_accuracy"] > run(fedquilt.own_test(BASE, holdout=0.3), rounds=2).history.records[-1]["accuracy"]
+    assert record["per_client_accuracy"] == right / total
+    assert (
+        record["per_client_accuracy"]
+        > run(fedquilt.own_test(BASE, holdout=0.3), rounds=2).history.records[-1]["accuracy"]
+    )
 
 
 class RefusesSmallBatches(nn.Linear):
@@ -149,16 +152,16 @@ def test_where_fine_tuning_fails_the_model_is_tested_as_it_is(run, blobs):
     torch.manual_seed(0)
     options = {"module": RefusesSmallBatches(8, 3), "partition": clients}
     left, right = (run(method, **options).history.records[0] for method in (plain, tuned))
-    assert left["own_accuracy"] == right["own_accuracy"]
+    assert left["per_client_accuracy"] == right["per_client_accuracy"]
 
 
 def test_it_is_measured_only_where_the_model_is(run):
     result = run(fedquilt.fine_tuned(BASE), rounds=4, eval_every=2)
-    assert ["own_accuracy" in record for record in result.history] == [False, True, False, True]
+    assert ["per_client_accuracy" in record for record in result.history] == [False, True, False, True]
 
 
 def test_the_servers_share_is_taken_before_anything_is_held_out(blobs, unbalanced, smooth):
     method = fedquilt.own_test(fedquilt.server_training(BASE, share=0.1), holdout=0.3)
     federation = Federation.of(smooth, blobs, unbalanced, method, seed=1)
-    parts = [federation.server_rows, federation.partition.indices, federation.own_test.indices]
+    parts = [federation.server_rows, federation.partition.indices, federation.tests.held.indices]
     assert sorted(np.concatenate(parts).tolist()) == list(range(240))

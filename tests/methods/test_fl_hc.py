@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
 from fedquilt.methods.fl_hc import cluster
 from fedquilt.partition.partition import Partition
 from fedquilt.simulate.presence import Absence
@@ -67,7 +67,7 @@ def test_planted_groups_are_better_served_by_a_model_each(run, planted):
     together = fedquilt.own_test(fedquilt.fed_avg(**BASE), holdout=0.0)
     apart = fedquilt.fl_hc(fedquilt.fed_avg(**BASE), rounds=2)
     accuracies = [
-        run(method, rounds=8, data=data, partition=partition).history.records[-1]["own_accuracy"]
+        run(method, rounds=8, data=data, partition=partition).history.records[-1]["per_client_accuracy"]
         for method in (together, apart)
     ]
     assert accuracies[0] < 0.7
@@ -125,7 +125,7 @@ def test_arguments_that_do_not_go_together():
     for distance in ("cosine", "cityblock"):
         with pytest.raises(SpecError, match='"ward" goes with distance "euclidean" only'):
             fedquilt.fl_hc(base, distance=distance)
-    assert fedquilt.fl_hc(base, clusters=None, threshold=1.0).course.threshold == 1.0
+    assert fedquilt.fl_hc(base, clusters=None, threshold=1.0).course.round.threshold == 1.0
 
 
 @pytest.mark.parametrize("wrap", [fedquilt.scaffold, fedquilt.fed_dyn, fedquilt.fed_nova, fedquilt.fed_prox, None])
@@ -152,8 +152,8 @@ def test_before_it_clusters_it_is_the_wrapped_method_to_the_bit(run):
         clustered = run(fedquilt.fl_hc(base, rounds=3), rounds=3)
     assert plain.digest == clustered.digest
     for left, right in zip(plain.history, clustered.history, strict=True):
-        assert right["own_accuracy"] is not None
-        drop = {"seconds", "own_accuracy", "own_accuracy_worst_tenth", "own_accuracy_quantiles"}
+        assert right["per_client_accuracy"] is not None
+        drop = {"seconds", "per_client_accuracy", "per_client_accuracy_worst_tenth", "per_client_accuracy_quantiles"}
         assert {k: v for k, v in left.items() if k not in drop} == {k: v for k, v in right.items() if k not in drop}
 
 
@@ -191,7 +191,7 @@ def test_accuracy_is_the_mean_over_clients_of_their_clusters(run, planted):
     for model, clients in zip(result.models, members(result), strict=True):
         rows = torch.from_numpy(np.concatenate([partition.client(k) for k in clients]))
         right += int((model(data.train.x[rows]).argmax(dim=1) == data.train.y[rows]).sum())
-    assert record["own_accuracy"] == right / 240
+    assert record["per_client_accuracy"] == right / 240
 
 
 @pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning")
@@ -288,7 +288,7 @@ def test_workers_do_not_matter(run, planted, normalised):
         for engine in (fedquilt.inline(), fedquilt.processes(workers=2))
     )
     assert inline.digest == parallel.digest
-    assert inline.history.records[-1]["own_accuracy"] == parallel.history.records[-1]["own_accuracy"]
+    assert inline.history.records[-1]["per_client_accuracy"] == parallel.history.records[-1]["per_client_accuracy"]
 
 
 @pytest.mark.parametrize("wrap", [fedquilt.scaffold, partial(fedquilt.fed_dyn, alpha=0.5)], ids=["scaffold", "fed_dyn"])

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.own import hold_out
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
 from fedquilt.partition.partition import Partition
+from fedquilt.round.per_client import hold_out
 
 INF = float("inf")
 
@@ -69,7 +69,7 @@ def test_accuracy_is_the_mean_over_clients_on_the_whole_test_set_and_own_accurac
     for k, model in enumerate(result.models):
         rows = torch.from_numpy(held.client(k))
         right += int((model(blobs.train.x[rows]).argmax(dim=1) == blobs.train.y[rows]).sum())
-    assert record["own_accuracy"] == right / len(held.indices)
+    assert record["per_client_accuracy"] == right / len(held.indices)
 
 
 @pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning")
@@ -98,5 +98,5 @@ def test_corrections_of_drift_have_nothing_to_correct(wrap, run):
 
 
 def test_it_cannot_be_given_another_course():
-    with pytest.raises(SpecError, match="local_only and fl_hc both set `course`"):
+    with pytest.raises(SpecError, match=r"local_only and fl_hc both set `course\.round`"):
         fedquilt.fl_hc(fedquilt.local_only())

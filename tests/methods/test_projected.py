@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.rng import generator
+from fedquilt.base.rng import generator
 
 
 class Pair(nn.Module):

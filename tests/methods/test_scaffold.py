@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.parts.weights import equally
+from fedquilt.algorithm.parts.weights import equally
 
 INF = float("inf")
 
 
 def variate(result):
-    return result.run.groups[0].state.announced["scaffold"]["variate"].double()
+    return result.run.groups[0].state.broadcast["scaffold"]["variate"].double()
 
 
 def kept(result):

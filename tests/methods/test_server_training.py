@@ -8,10 +8,10 @@ import torch
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.core.federation import Federation
-from fedquilt.core.server_data import take_share
-from fedquilt.errors import FedquiltError, SpecError
+from fedquilt.base.errors import FedquiltError, SpecError
 from fedquilt.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.server_data import take_share
 
 INF = float("inf")
 BASE = {"lr": 0.1, "fraction": 1.0, "batch": INF}
@@ -103,6 +103,6 @@ def test_fed_ir_aims_at_the_servers_classes(blobs, unbalanced, smooth):
     base = fedquilt.server_training(fedquilt.fed_avg(), share=0.1)
     federation = Federation.of(smooth, blobs, unbalanced, fedquilt.fed_ir(base, target="server"), 1)
     expected = np.bincount(labels[federation.server_rows], minlength=3) / len(federation.server_rows)
-    assert torch.allclose(federation.announced["fed_ir"]["target"], torch.from_numpy(expected).float())
+    assert torch.allclose(federation.broadcast["fed_ir"]["target"], torch.from_numpy(expected).float())
     with pytest.raises(SpecError, match="wrap the method in server_training as well"):
         Federation.of(smooth, blobs, unbalanced, fedquilt.fed_ir(fedquilt.fed_avg(), target="server"), 1)

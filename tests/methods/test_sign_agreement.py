@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.core.algorithm import Cohort
-from fedquilt.core.client import ClientUpdate
-from fedquilt.core.plan import Plan
-from fedquilt.core.round import merge
-from fedquilt.core.state import initial_state
+from fedquilt.algorithm.algorithm import initial_state
+from fedquilt.algorithm.cohort import Cohort
+from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.round.merge import merge
+from fedquilt.round.plan import Plan
 
 BASE = {"fraction": 1.0, "lr": 0.1, "batch": float("inf")}
 

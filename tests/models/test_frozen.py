@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 import fedquilt
+from fedquilt.base.errors import FedquiltError, RunError, SpecError
 from fedquilt.data.data import Data
-from fedquilt.errors import FedquiltError, RunError, SpecError
 from fedquilt.models import mnist_cnn, mobilenet_v2, resnet20_fixup
 from fedquilt.models.frozen import layers, train_only
 from fedquilt.partition.partition import Partition

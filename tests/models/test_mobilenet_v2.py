@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import fedquilt
-from fedquilt.errors import DataError, SpecError
+from fedquilt.base.errors import DataError, SpecError
 from fedquilt.models import mobilenet_v2
 from fedquilt.models.mobilenet_v2 import STAGES, MobileNetV2
 from fedquilt.models.weights import load_weights

@@ -6,9 +6,9 @@ from torch import nn
 from torch.nn import functional
 
 from fedquilt import models
-from fedquilt.arguments import ArgumentError
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.registry import models as registry
 from fedquilt.models.local_response import LocalResponseNorm
-from fedquilt.registry import models as registry
 
 
 def parameters(model: nn.Module) -> int:
@@ -65,7 +65,7 @@ CASES = {
 
 
 def test_every_model_has_a_case() -> None:
-    assert sorted(CASES) == list(registry) == sorted(models.__all__)
+    assert sorted(CASES) == list(registry) == sorted(set(models.__all__) - {"load_weights"})
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -10,12 +10,11 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.compiling import pays
-from fedquilt.core.federation import Federation
-from fedquilt.core.loss import IGNORED
-from fedquilt.data.data import Data
+from fedquilt.data.data import IGNORED, Data
+from fedquilt.engines.auto import pays
 from fedquilt.models import char_lstm
 from fedquilt.models.peephole_lstm import PeepholeLSTM
+from fedquilt.round.federation import Federation
 
 
 def layer(peepholes: bool = True, biases: int = 1) -> PeepholeLSTM:

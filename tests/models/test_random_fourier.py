@@ -11,10 +11,10 @@ from torch import nn
 
 import fedquilt
 from fedquilt import models
-from fedquilt.arguments import ArgumentError
-from fedquilt.core.params import Layout
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.errors import FedquiltError
+from fedquilt.compute.layout import Layout
 from fedquilt.data.data import Data
-from fedquilt.errors import FedquiltError
 
 
 def features_of(model: nn.Module, x: torch.Tensor) -> torch.Tensor:

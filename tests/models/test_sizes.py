@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt import registry
+from fedquilt.base import registry
+from fedquilt.base.errors import SpecError
 from fedquilt.data.data import Data, Split
-from fedquilt.errors import SpecError
 from fedquilt.experiment.build import build
 from fedquilt.experiment.spec import check_spec
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
 from fedquilt.models import mnist_2nn, resnet20_fixup
 from fedquilt.models.weights import load_weights
 

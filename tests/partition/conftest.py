@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import fedquilt
-from fedquilt.arguments import takes
+from fedquilt.base.arguments import takes
+from fedquilt.base.registry import partitions
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.stored import to_bytes
-from fedquilt.registry import partitions
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "class_blocks": {"classes": 2},

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedquilt.arguments import ArgumentError
-from fedquilt.errors import SpecError
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.errors import SpecError
 from fedquilt.partition import dirichlet
 
 TEN = np.repeat(np.arange(10), 5_000)

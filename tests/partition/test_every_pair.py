@@ -15,12 +15,12 @@ from formats.every_data_set import CASES, Case
 from torch import nn
 
 import fedquilt
-from fedquilt.core.params import Layout
+from fedquilt.base.errors import FedquiltError
+from fedquilt.base.registry import datasets, partitions
+from fedquilt.compute.layout import Layout
 from fedquilt.data.data import Data
-from fedquilt.errors import FedquiltError
 from fedquilt.models import word_lstm
 from fedquilt.partition.partition import Partition
-from fedquilt.registry import datasets, partitions
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* is not as published:RuntimeWarning")
 
@@ -104,7 +104,7 @@ def test_a_round(
         assert sorted(record["clients"]) == list(range(len(held)))
         assert record["examples"] == len(held.indices)
         assert np.isfinite(record["loss"])
-        assert (record.get("own_accuracy") is not None) == (held.test is not None and data.classes > 0)
+        assert (record.get("per_client_accuracy") is not None) == (held.test is not None and data.classes > 0)
 
     if message is None:
         trained()

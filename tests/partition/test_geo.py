@@ -13,10 +13,10 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from fedquilt.base.errors import MissingExtraError, SpecError
+from fedquilt.data.cells import DEEPEST, NOWHERE, adaptive_cells, cells_at, smallest_cells
 from fedquilt.data.data import Data, Split
-from fedquilt.errors import MissingExtraError, SpecError
 from fedquilt.partition import geo
-from fedquilt.partition.cells import DEEPEST, NOWHERE, adaptive_cells, cells_at, smallest_cells
 
 Places = npt.NDArray[np.float64]
 

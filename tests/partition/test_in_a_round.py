@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.noise import Noise
+from fedquilt.base.errors import DataError
+from fedquilt.base.registry import partitions
 from fedquilt.data.data import Data
-from fedquilt.errors import DataError
+from fedquilt.data.noise import Noise
 from fedquilt.partition.partition import Partition
-from fedquilt.registry import partitions
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_round_in_processes_and_in_blocks(
     for result in (inline, processes, mapped):
         assert all(record["applied"] and not record["dropped"] for record in result.history)
     if held.test is not None:
-        assert inline.history.records[-1]["own_accuracy"] == processes.history.records[-1]["own_accuracy"]
+        assert inline.history.records[-1]["per_client_accuracy"] == processes.history.records[-1]["per_client_accuracy"]
 
 
 def noisy(data: Data, noise: Noise) -> Data:
@@ -76,7 +76,7 @@ def test_noise_is_as_if_added_beforehand(prepared: bool, blobs: Data, smooth: nn
         assert one.digest == two.digest != without.digest
         last, same = one.history.records[-1], two.history.records[-1]
         assert last["train_loss"] == same["train_loss"]
-        assert last.get("own_accuracy") == same.get("own_accuracy")
+        assert last.get("per_client_accuracy") == same.get("per_client_accuracy")
 
 
 def test_noise_has_the_variance_it_says() -> None:

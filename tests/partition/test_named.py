@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedquilt.arguments import ArgumentError
-from fedquilt.errors import SpecError
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.errors import SpecError
 from fedquilt.partition import class_blocks, dirichlet_per_class, feature_skew, power_law, quantity_skew, stratified
 
 TEN = np.repeat(np.arange(10), 100)

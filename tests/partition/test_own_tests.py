@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedquilt
+from fedquilt.base.errors import FedquiltError, SpecError
 from fedquilt.data.data import Data, Split
-from fedquilt.errors import FedquiltError, SpecError
 from fedquilt.partition.own_tests import deal_tests
 
 PARTITIONS = {
@@ -98,8 +98,8 @@ def test_clients_are_tested_on_their_own_examples(blobs: Data, smooth: torch.nn.
     right = (result.model(blobs.test.x).argmax(dim=1) == blobs.test.y).numpy()
     each = [right[held.test.client(k)].mean() for k in range(6) if len(held.test.client(k))]
     record = result.history.records[-1]
-    assert record["own_accuracy"] == pytest.approx(right[held.test.indices].mean())
-    assert record["own_accuracy_worst_tenth"] == pytest.approx(min(each))
+    assert record["per_client_accuracy"] == pytest.approx(right[held.test.indices].mean())
+    assert record["per_client_accuracy_worst_tenth"] == pytest.approx(min(each))
     alone = fedquilt.train(smooth, blobs, replace(held, test=None), method, rounds=2, engine=fedquilt.inline())
     assert alone.digest == result.digest
 
@@ -112,7 +112,7 @@ def test_own_test_examples_count_and_nothing_is_held_out(blobs: Data, smooth: to
         for method in (plain, fedquilt.own_test(plain, holdout=0.5))
     )
     assert one.digest == other.digest
-    assert one.history.records[-1]["own_accuracy"] == other.history.records[-1]["own_accuracy"]
+    assert one.history.records[-1]["per_client_accuracy"] == other.history.records[-1]["per_client_accuracy"]
 
 
 def test_own_tests_that_do_not_fit_are_refused(blobs: Data, smooth: torch.nn.Module) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
 from fedquilt.partition import Partition
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedquilt.arguments import ArgumentError
-from fedquilt.errors import SpecError
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import partitions
 from fedquilt.partition import (
     Partition,
     class_blocks,
@@ -23,7 +24,6 @@ from fedquilt.partition import (
     shards,
     stratified,
 )
-from fedquilt.registry import partitions
 
 Labels = npt.NDArray[np.int64]
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
 from fedquilt.partition import shards
 
 

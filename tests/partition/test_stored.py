@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedquilt
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
 from fedquilt.partition.stored import describe_stored, to_bytes
 
 LABELS = np.repeat(np.arange(3), 10)
@@ -55,7 +55,9 @@ def test_own_tests_and_noise_are_kept(blobs: fedquilt.Data, smooth, tmp_path: Pa
         for each in (held, again)
     ]
     assert results[0].digest == results[1].digest
-    assert results[0].history.records[-1]["own_accuracy"] == results[1].history.records[-1]["own_accuracy"]
+    assert (
+        results[0].history.records[-1]["per_client_accuracy"] == results[1].history.records[-1]["per_client_accuracy"]
+    )
 
 
 def test_another_data_set_is_refused(file: Path) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.core.rng import generator
+from fedquilt.base.rng import generator
 from fedquilt.partition import Partition
 
 SEED = 1

@@ -13,7 +13,7 @@ import wei_2022
 from federation import CLIENTS, INF, ROUNDS, SEED, SIZES, Fourier, cohorts, distance, named, network, plain, trained
 
 import fedquilt
-from fedquilt.core.rng import generator
+from fedquilt.base.rng import generator
 from fedquilt.partition import Partition
 
 TOLERANCE = 1e-6

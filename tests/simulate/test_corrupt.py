@@ -11,10 +11,10 @@ import torch
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.core.loss import Loss
-from fedquilt.core.state import initial_state
+from fedquilt.algorithm.algorithm import initial_state
+from fedquilt.algorithm.loss import Loss
+from fedquilt.algorithm.parts.norms import clip_by_norm
 from fedquilt.partition import Partition
-from fedquilt.parts.norms import clip_by_norm
 from fedquilt.simulate.corrupt import corrupt
 from fedquilt.simulate.corruption import corrupt_clients
 
@@ -189,7 +189,7 @@ def test_what_is_corrupted_is_what_would_be_sent(federate, blobs, unbalanced, sm
     state, mean = initial_state(method, federation.initial), 0.0
     for k, honest in enumerate(steps_by_client(smooth, blobs, unbalanced)):
         assert torch.linalg.vector_norm(honest) > limit
-        sent = federation.run_client(state, 1, k, k, None).delta
+        sent = federation.site.run_client(state, 1, k, k, None).delta
         expected = honest / torch.linalg.vector_norm(honest) * limit * (-10 if k in bad else 1)
         assert torch.linalg.vector_norm(sent).item() == pytest.approx(10 * limit if k in bad else limit, rel=1e-5)
         assert torch.allclose(sent, expected, atol=1e-6)

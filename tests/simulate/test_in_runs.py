@@ -7,11 +7,12 @@ import pytest
 from torch import nn
 
 import fedquilt
-from fedquilt.arguments import ArgumentError
-from fedquilt.core.plan import plan
-from fedquilt.core.state import Group, initial_state
-from fedquilt.errors import FedquiltError, SpecError
+from fedquilt.algorithm.algorithm import initial_state
+from fedquilt.algorithm.state import Group
+from fedquilt.base.arguments import ArgumentError
+from fedquilt.base.errors import FedquiltError, SpecError
 from fedquilt.partition import Partition
+from fedquilt.round.plan import plan
 from fedquilt.simulate.availability import availability
 from fedquilt.simulate.corrupt import corrupt
 from fedquilt.simulate.dropout import dropout

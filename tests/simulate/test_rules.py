@@ -8,10 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from fedquilt.core.population import Population
-from fedquilt.errors import FedquiltError
+from fedquilt.algorithm.parts.selection import AskMore, BySize, Uniform
+from fedquilt.base.errors import FedquiltError
 from fedquilt.partition import Partition
-from fedquilt.parts.selection import AskMore, BySize, Uniform
+from fedquilt.partition.population import Population
 from fedquilt.simulate.presence import Roll
 from fedquilt.simulate.rules import ByClassAndHour, DropOut, Slowness
 
@@ -144,7 +144,7 @@ def test_clients_without_examples_are_not_drawn_by_size():
 def population(clients, classes):
     """One example a client, of the classes in turn."""
     labels = np.arange(clients) % classes
-    return Population(Partition.by_sizes(np.arange(clients), np.full(clients, 1)), labels, classes)
+    return Population.of(Partition.by_sizes(np.arange(clients), np.full(clients, 1)), labels, classes)
 
 
 def test_the_probability_is_high_when_the_phase_of_the_class_comes_and_low_half_a_period_later():
@@ -183,13 +183,13 @@ def test_a_million_clients_cost_milliseconds_a_round():
 def test_the_most_frequent_class_is_that_of_the_table_of_counts():
     rng = np.random.default_rng(0)
     labels = rng.integers(5, size=300)
-    everybody = Population(
+    everybody = Population.of(
         Partition.by_sizes(rng.permutation(300), rng.multinomial(300, np.full(60, 1 / 60))), labels, 5
     )
-    assert everybody.commonest_class.tolist() == everybody.class_counts.argmax(axis=1).tolist()
+    assert everybody.classes_held.commonest.tolist() == everybody.classes_held.counts.argmax(axis=1).tolist()
 
 
 def test_sequences_have_no_most_frequent_class():
-    everybody = Population(Partition.of([[0], [1]]), np.zeros((2, 7), dtype=np.int64), 3)
+    everybody = Population.of(Partition.of([[0], [1]]), np.zeros((2, 7), dtype=np.int64), 3)
     with pytest.raises(FedquiltError, match="needs one label an example"):
         ByClassAndHour(24, 0.1, 0.9)(1, everybody, 1)

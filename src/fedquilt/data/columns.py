@@ -12,14 +12,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedquilt.arguments import InMemory
+from fedquilt.base.arguments import InMemory
+from fedquilt.base.errors import DataError, nearest
+from fedquilt.base.memory import require_memory
+from fedquilt.base.types import Indices
 from fedquilt.data.data import Data, Split, require_countable
-from fedquilt.data.memory import require_memory
 from fedquilt.data.numbered import number_clients
 from fedquilt.data.ranges import to_range
 from fedquilt.data.stratified import stratified
-from fedquilt.errors import DataError, nearest
-from fedquilt.partition.partition import Indices
 
 Values = npt.NDArray[Any]
 

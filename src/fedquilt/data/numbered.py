@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedquilt.partition.partition import Indices
+from fedquilt.base.types import Indices
 
 _DIGITS = 4_000
 """Digits that Python turns into a number without complaint."""

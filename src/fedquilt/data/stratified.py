@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedquilt.core.rng import generator
-from fedquilt.errors import DataError
-from fedquilt.partition.partition import Indices
-from fedquilt.progress import counted
+from fedquilt.base.errors import DataError
+from fedquilt.base.rng import generator
+from fedquilt.base.text import counted
+from fedquilt.base.types import Indices
 
 TestFraction = Annotated[float, Field(gt=0, lt=1)]
 

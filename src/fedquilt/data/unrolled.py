@@ -13,9 +13,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedquilt.core.loss import IGNORED
-from fedquilt.data.memory import require_memory
-from fedquilt.partition.partition import Indices
+from fedquilt.base.memory import require_memory
+from fedquilt.base.types import Indices
+from fedquilt.data.data import IGNORED
 
 BLOCK = 2**16
 """Sequences placed at a time: a bound on memory."""

@@ -1,6 +1,10 @@
-"""How clients are executed. What of it decides the last bits of a result is in docs/reproducibility.md."""
+"""Where clients run, and how: engines, the scheduler that they share, and the transports that carry tasks to workers.
 
-from fedquilt.engines.inline import inline
-from fedquilt.engines.processes import processes, vectorised
+A new engine is a transport (`transport.py`). What of an engine decides the last bits of a result is in
+docs/reproducibility.md. Imports everything below but nothing of analysis, experiments or the command line.
+"""
 
-__all__ = ["inline", "processes", "vectorised"]
+from fedquilt.base import registry as _registry
+from fedquilt.base.namespace import namespace as _namespace
+
+_namespace(__name__, _registry.engines)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from fedquilt.core.execution import Execution
-from fedquilt.core.federation import Federation
+from fedquilt.engines.execution import Execution
+from fedquilt.round.federation import Federation
 
 
 @dataclass(frozen=True)

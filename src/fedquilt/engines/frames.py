@@ -12,6 +12,8 @@ import struct
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
+from fedquilt.engines.encoding import ProtocolError
+
 TOKEN = 16
 _HEADER = struct.Struct(f"!{TOKEN}sQ")
 
@@ -19,10 +21,6 @@ LONGEST = 2**36
 """Bytes of a message, at most."""
 
 _CHUNK = 2**20
-
-
-class ProtocolError(Exception):
-    """What came through a pipe is not what a worker sends."""
 
 
 @dataclass(eq=False)

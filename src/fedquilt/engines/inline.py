@@ -8,21 +8,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fedquilt.core.block import Program, warm_up
-from fedquilt.core.engine import Engine, Measured, Pending, Session
-from fedquilt.core.evaluation import Evaluation, chunks, combine, evaluation_failed
-from fedquilt.core.execution import Compute, Execution
-from fedquilt.core.federation import Federation, SplitName
-from fedquilt.core.interrupts import noting_signals
-from fedquilt.core.params import ModelState
-from fedquilt.core.pinned import pinned
-from fedquilt.core.place import Device, Place, Precision
-from fedquilt.core.plan import Plan
-from fedquilt.core.state import ClientStore, ServerState
-from fedquilt.core.updates import Answer
+from fedquilt.algorithm.state import ClientStore, ServerState
+from fedquilt.algorithm.updates import Answer
+from fedquilt.base.errors import FedquiltError, reason_of
+from fedquilt.base.registry import engines
+from fedquilt.compute.device import Device, Placement, Precision
+from fedquilt.compute.interrupts import noting_signals
+from fedquilt.compute.layout import ModelState
+from fedquilt.compute.pinned import pinned
 from fedquilt.engines.executing import Executing
-from fedquilt.errors import FedquiltError, told
-from fedquilt.registry import engines
+from fedquilt.engines.execution import Compute, Execution
+from fedquilt.round.block import Program
+from fedquilt.round.evaluation import Evaluation, SplitName, chunks, combine, evaluation_failed
+from fedquilt.round.federation import Federation
+from fedquilt.round.plan import Plan
+from fedquilt.round.session import Engine, Measured, Pending, Session
+from fedquilt.round.warm_up import warm_up
 
 
 @engines.register
@@ -35,7 +36,7 @@ def inline(compute: Compute = "eager", precision: Precision = "float32", device:
     >>> inline().execution
     Execution(block=1, compute='eager', place=Place(device='cpu', precision='float32'))
     """
-    return InlineEngine(Execution(compute=compute, place=Place(device, precision)))
+    return InlineEngine(Execution(compute=compute, place=Placement(device, precision)))
 
 
 @dataclass(frozen=True)
@@ -73,22 +74,27 @@ class InlineSession:
             for slots in self.execution.blocks(planned):
                 clients = [planned.client_of[slot] for slot in slots]
                 kept = [store.get(client) for client in clients]
-                yield from self.federation.run_block(self.program, state, planned.round, clients, slots, kept)
+                yield from self.federation.site.run_block(self.program, state, planned.round, clients, slots, kept)
             return
         for slot in planned.slots:
             client = planned.client_of[slot]
-            yield self.federation.run_client(state, planned.round, client, slot, store.get(client))
+            yield self.federation.site.run_client(state, planned.round, client, slot, store.get(client))
 
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Evaluate chunk by chunk, at once."""
-        rows = chunks(len(self.federation.split(split)))
+        evaluator = self.federation.evaluator
+        rows = chunks(len(evaluator.split(split)))
         try:
-            found = combine([self.federation.evaluate(model, split, part) for part in rows], self.federation.metrics)
+            found = combine([evaluator.evaluate(model, split, part) for part in rows], evaluator.metrics)
         except Exception as error:
-            raise evaluation_failed(told(error)) from error
+            raise evaluation_failed(reason_of(error)) from error
         return lambda: found
 
-    def evaluate_own(self, state: ServerState, clients: Sequence[int], store: ClientStore) -> Pending[list[Measured]]:
+    def evaluate_clients(
+        self, state: ServerState, clients: Sequence[int], store: ClientStore
+    ) -> Pending[list[Measured]]:
         """Evaluate client by client, at once."""
-        found = [self.federation.evaluate_own(state, state.round, client, store.get(client)) for client in clients]
+        found = [
+            self.federation.site.evaluate_clients(state, state.round, client, store.get(client)) for client in clients
+        ]
         return lambda: found

@@ -7,8 +7,8 @@ import mmap
 import torch
 from torch import Tensor
 
-from fedquilt.core.params import Layout, ModelState
-from fedquilt.data.memory import require_memory
+from fedquilt.base.memory import require_memory
+from fedquilt.compute.layout import Layout, ModelState
 
 
 def shared_models(layout: Layout, forked: bool, count: int) -> ModelState:

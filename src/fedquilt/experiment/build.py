@@ -9,20 +9,20 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
-from fedquilt.arguments import takes
-from fedquilt.core.algorithm import Algorithm, check_consistent
-from fedquilt.core.engine import Engine
-from fedquilt.core.federation import Federation
-from fedquilt.core.loss import with_loss
-from fedquilt.core.rng import torch_seeded
+from fedquilt.algorithm.algorithm import Algorithm, check_consistent
+from fedquilt.algorithm.loss import with_loss
+from fedquilt.base.arguments import takes
+from fedquilt.base.errors import FedquiltError, SpecError, reason_of
+from fedquilt.base.rng import torch_seeded
 from fedquilt.data.data import Data, require_sound
-from fedquilt.data.folders import beside
-from fedquilt.errors import FedquiltError, SpecError, told
+from fedquilt.data.fetch.folders import beside
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics, require_accuracy
 from fedquilt.experiment.spec import SIMULATE, WRAP, Spec
 from fedquilt.experiment.warm import warm
 from fedquilt.models.within_memory import WithinMemory
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.session import Engine
 from fedquilt.simulate.simulation import Simulation, combined
 
 RETURNS = {
@@ -110,4 +110,4 @@ def _naming(spec: Spec, table: str) -> Iterator[None]:
     except Exception as error:
         if table not in spec.parts:
             raise
-        raise SpecError(f"{spec.source}: [{table}] {spec.parts[table].name} failed: {told(error)}") from error
+        raise SpecError(f"{spec.source}: [{table}] {spec.parts[table].name} failed: {reason_of(error)}") from error

@@ -17,11 +17,10 @@ import safetensors
 import safetensors.torch
 import torch
 
-from fedquilt.core.params import ModelState, Tensors
-from fedquilt.core.state import ClientStore, Group, RunState, ServerState
-from fedquilt.core.tensors import apart, nested
-from fedquilt.core.transform import State
-from fedquilt.errors import RunError
+from fedquilt.algorithm.state import ClientStore, Group, RunState, ServerState
+from fedquilt.base.errors import RunError
+from fedquilt.compute.layout import ModelState, State, Tensors
+from fedquilt.compute.tensors import apart, nested
 
 
 def save(path: Path, run: RunState, about: dict[str, str], frozen: Tensors | None = None) -> None:
@@ -62,8 +61,10 @@ def _read(path: Path) -> tuple[State, dict[str, str]]:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (OSError, safetensors.SafetensorError, UnicodeDecodeError) as error:
-        raise RunError(f"{path}: is damaged or cut short: {error}") from None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (safetensors.SafetensorError, UnicodeDecodeError):  # whose texts say nothing to a user
+        raise RunError(f"{path}: is damaged or cut short") from None
     claimed = metadata.pop("digest", "")
     if claimed != _digest(tensors, metadata):
         raise RunError(f"{path}: is damaged: its content does not match its digest")
@@ -75,7 +76,7 @@ def _group_table(group: Group) -> State:
     table: State = {
         "model": {"vector": model.vector, "buffers": model.buffers, "counters": model.counters},
         "server": group.state.optimiser,
-        "announced": group.state.announced,
+        "announced": group.state.broadcast,
     }
     return table if group.clients is None else table | {"clients": torch.from_numpy(group.clients)}
 

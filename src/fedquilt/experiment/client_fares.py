@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedquilt.core.evaluation import Counted
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.contents import FARES
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.records import read_fares
 from fedquilt.experiment.sealed import DamagedError, sealed_json
+from fedquilt.round.evaluation import Counted
 
 
 class ClientFares:

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedquilt.arguments import ArgumentError, check
-from fedquilt.core.state import RunState
-from fedquilt.errors import DataError, RunError
+from fedquilt.algorithm.state import RunState
+from fedquilt.analysis.curves import History
+from fedquilt.base.arguments import ArgumentError, check
+from fedquilt.base.errors import DataError, RunError, listed
+from fedquilt.base.text import counted
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.records import read_fares, read_record
 from fedquilt.experiment.sealed import DamagedError, UncheckedError, unsealed_json, unsealed_text
-from fedquilt.experiment.spec import ARRAYS, Options
-from fedquilt.metrics.curves import History
+from fedquilt.experiment.spec import ARRAYS, REGISTRIES, Options
 from fedquilt.partition.stored import describe_stored
-from fedquilt.progress import counted
 
 SPEC = "spec.toml"
 ENVIRONMENT = "environment.json"
@@ -71,15 +71,31 @@ class Contents:
         return max(self.history.last, 0 if self.saved is None else self.saved.run.round)
 
     def start(self, folder: Path, from_start: bool = False) -> Saved | None:
-        """Return the checkpoint to go on from, none to begin with the first round, or refuse if all are damaged."""
-        if self.saved is None and self.unusable and not from_start:
+        """Return the checkpoint to go on from, none to begin with the first round, or refuse if all are damaged or gone."""
+        if self.saved is None and (self.unusable or self.checkpoints_gone) and not from_start:
             name = shlex.quote(str(folder))
+            why = f"{', '.join(path.name for path in self.unusable)}: damaged"
+            if not self.unusable:
+                why = f"{counted(len(self.history), 'round')} are recorded, and their checkpoints are missing"
             raise RunError(
-                f"{folder}: cannot go on: no good checkpoint is left ({', '.join(path.name for path in self.unusable)}: "
-                f"damaged). Nothing was changed. `fedquilt resume {name} --from-start` (in Python, from_start=True) trains "
+                f"{folder}: cannot go on: no good checkpoint is left ({why}). Nothing was changed. "
+                f"`fedquilt resume {name} --from-start` (in Python, from_start=True) trains "
                 f"again from the first round, and keeps what is there now in {folder / ASIDE}"
             )
         return None if from_start else self.saved
+
+    @property
+    def checkpoints_gone(self) -> bool:
+        """Whether checkpoints are missing that the records show to have been written.
+
+        A run that is killed before its first checkpoint has records too, but of less time than one is written after.
+        """
+        records, run = self.history.records, self.tables.get("run", {})
+        if self.saved is not None or self.unusable or not records:
+            return False
+        seconds = sum(record["seconds"] - 0.001 for record in records[:-1])
+        due = run.get("checkpoint_seconds", Options.checkpoint_seconds)
+        return bool(seconds > due or records[-1]["round"] >= run.get("rounds", float("inf")))
 
     def lost_since(self, round_: int) -> bool:
         """Say whether the record of a round after that one is lost."""
@@ -89,11 +105,24 @@ class Contents:
 def read_contents(folder: Path) -> Contents:
     """Read and check everything that a run folder holds; raise a RunError where there is no run, or its spec is damaged."""
     if not (folder / SPEC).exists():
-        raise RunError(f"{folder}: holds no run (there is no {SPEC} in it)")
+        raise RunError(_no_run(folder))
     try:
         return _read(folder)
     except OSError as error:
         raise RunError(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from None
+
+
+def _no_run(folder: Path) -> str:
+    """Say what is there instead of a run."""
+    if not folder.exists():
+        return f"{folder}: there is no such folder"
+    inside = sorted(path.parent.name for path in folder.glob(f"*/{SPEC}"))
+    if not inside:
+        return f"{folder}: holds no run (there is no {SPEC} in it)"
+    return (
+        f"{folder}: holds no run itself, but {counted(len(inside), 'run')}, as the folder of a sweep does "
+        f"({listed(inside, 5)}): name one of them, or compare them with `fedquilt report {shlex.quote(str(folder))}/*`"
+    )
 
 
 def _read(folder: Path) -> Contents:
@@ -132,7 +161,8 @@ def _read(folder: Path) -> Contents:
     if not checked:
         damage.append(f"{folder / SPEC}: carries no check, as after a change by hand: it is taken as it stands")
     unusable = (*bad, *passed_over)
-    return Contents(tables, checked, History(records), lost, tuple(lines), saved, unusable, fares, error, tuple(damage))
+    history = History(records, 0 if saved is None else saved.run.round)
+    return Contents(tables, checked, history, lost, tuple(lines), saved, unusable, fares, error, tuple(damage))
 
 
 def _chosen(good: Sequence[tuple[Path, Saved | int]], rounds: Sequence[int]) -> tuple[Saved | None, tuple[range, ...]]:
@@ -170,17 +200,21 @@ def _unchecked(path: Path) -> bool:
 
 def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
     content, checked = path.read_bytes(), True
+    if not content.strip():
+        raise RunError(f"{path}: is damaged: it is empty. Put a good copy back. {still_good}")
     try:
         try:
             text = unsealed_text(content)
         except UncheckedError:
             text, checked = content.decode(), False
         tables = tomllib.loads(text)
+        if not checked:
+            _require_whole(text, tables)
     except (ValueError, RecursionError) as why:  # damage, or not TOML
-        raise RunError(
-            f"{path}: is damaged, or was changed by hand: {why}. If you changed it on purpose, delete its line "
-            f"`# check: …` and go on; otherwise put a good copy back. {still_good}"
-        ) from None
+        todo = "If you changed it on purpose, delete its line `# check: …` and go on; otherwise put a good copy back"
+        if not checked:  # that line is gone already: a change by hand went wrong
+            todo = "Mend it, or put a good copy back"
+        raise RunError(f"{path}: is damaged, or was changed by hand: {why}. {todo}. {still_good}") from None
     for name, table in tables.items():
         inner = table if name in ARRAYS and isinstance(table, list) else [table]
         if not all(isinstance(each, dict) for each in inner):
@@ -190,6 +224,15 @@ def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
     except ArgumentError as error:
         raise RunError("\n".join(f"{path}: [run] {each.key}: {each.message}" for each in error.problems)) from None
     return tables, checked
+
+
+def _require_whole(text: str, tables: dict[str, Any]) -> None:
+    """Tell a spec that was changed by hand, and lost its check on purpose, from one that was cut short."""
+    needed = ("run", "python") if "python" in tables else ("run", *REGISTRIES)
+    missing = [f"[{name}]" for name in needed if name not in tables]
+    if missing or not text.endswith("\n"):
+        lacks = f"it lacks {', '.join(missing)}" if missing else "its last line is unfinished"
+        raise DamagedError(f"it carries no check and is cut short: {lacks}")
 
 
 def _read_records(path: Path) -> tuple[list[dict[str, Any]], dict[int, str], bool]:

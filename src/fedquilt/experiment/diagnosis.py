@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedquilt.core.driver import rounds
-from fedquilt.core.measures import Measures
+from fedquilt.algorithm.algorithm import PerClient
+from fedquilt.analysis.diagnosis import diagnose
+from fedquilt.base.errors import RunError
 from fedquilt.engines import inline
-from fedquilt.errors import RunError
 from fedquilt.experiment.build import build
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec
-from fedquilt.metrics.diagnosis import diagnose
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures
 
 KEYS = ("conflict_rate", "divergence", "excess_risk")
 
 
 def diagnose_run(path: str | Path) -> dict[str, Any]:
-    """Measure why a run's clients disagree, in the round that would come next; see `fedquilt.metrics.diagnosis`.
+    """Measure why a run's clients disagree, in the round that would come next; see `fedquilt.analysis.diagnosis`.
 
     The folder is not changed.
 
@@ -44,8 +46,8 @@ def diagnose_run(path: str | Path) -> dict[str, Any]:
     if saved is None:
         raise RunError(f"{folder.path}: has no checkpoint yet; run it for a round or more, then diagnose it")
     federation, _ = build(spec)
-    federation = replace(federation, algorithm=replace(federation.algorithm, own=None), own_test=None)
-    state = saved.run
+    federation = replace(federation, algorithm=replace(federation.algorithm, per_client=PerClient()), tests=None)
+    state, measures = saved.run, Measures(diagnose=partial(diagnose, federation))
     with inline().open(federation) as session:
-        _, record = next(rounds(federation, session, state, state.round + 1, Measures(diagnose=diagnose)))
+        _, record = next(rounds(federation.server, session, state, state.round + 1, measures))
     return {key: record[key] for key in KEYS if key in record}

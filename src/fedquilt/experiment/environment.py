@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import fedquilt
-from fedquilt.core.pinned import variables
+from fedquilt.compute.pinned import variables
 
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn")
 

@@ -7,20 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedquilt import registry
-from fedquilt.core.federation import Federation, SplitName
-from fedquilt.core.measures import Measures, evaluating
-from fedquilt.data.data import Data
+import torch
+
+from fedquilt.base import registry
+from fedquilt.base.errors import DataError, FedquiltError, RunError, SpecError, listed
+from fedquilt.base.text import visible
+from fedquilt.data.data import IGNORED, Data, whole
 from fedquilt.engines import processes
-from fedquilt.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.experiment.build import build, data_of
 from fedquilt.experiment.checkpoint import load_frozen
-from fedquilt.experiment.export import NAMES, names_of, stored
+from fedquilt.experiment.export import NAMES, names_of, stored, warn_if_diverged
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.run import read_spec
+from fedquilt.experiment.run import spec_of
 from fedquilt.experiment.spec import Spec, change, check_spec, read_tables
 from fedquilt.experiment.toml import Table
-from fedquilt.text import visible
+from fedquilt.round.evaluation import SplitName
+from fedquilt.round.federation import Federation
+from fedquilt.round.measures import Measures, evaluating
 
 TABLES = (".csv", ".tsv", ".parquet")
 """Endings of files with a row an example, as the data set `table` reads them."""
@@ -56,26 +59,30 @@ def evaluate(
     (True, ['top5'])
     """
     folder = RunFolder(Path(run))
-    spec = read_spec(folder)
+    found = folder.read_aloud()
+    spec = spec_of(folder, found)
+    warn_if_diverged(folder, found)
     path, state, about = stored(folder, checkpoint)
     federation, _ = build(spec)
-    if about.get(NAMES, names_of(federation.bench)) != names_of(federation.bench):
+    if about.get(NAMES, names_of(federation.replica)) != names_of(federation.replica):
         raise RunError(f"{path}: holds a model of other layers or shapes than its spec describes now")
-    federation.bench.put_frozen(load_frozen(path))
-    federation = replace(federation, own_test=None)
+    federation.replica.put_frozen(load_frozen(path))
+    federation = replace(federation, tests=None)
+    names = federation.data.class_names
     if isinstance(data, Data):
         other: Data | None = data
     elif data is not None and Path(data).suffix in TABLES:
         if split != "test":
             raise SpecError(f"split: all rows of {data} are tested on; leave it out")
         other = _rows(spec, Path(data), list(sets), federation.data.classes)
+        names = names or tuple(str(number) for number in range(federation.data.classes))
     else:
         other = _other(spec, data, list(sets))
     if other is not None:
-        federation = _on(federation, other)
+        federation = _on(federation, other if names is None else _numbered_as(federation.data, other, names, split))
     with processes().open(federation) as session:
-        record = evaluating(federation, session, state, Measures(), split)()
-    chosen = federation.split(split)
+        record = evaluating(federation.server, session, state, Measures(), split)()
+    chosen = federation.evaluator.split(split)
     return {
         "run": str(folder.path),
         "round": state.round,
@@ -89,14 +96,34 @@ def _on(federation: Federation, data: Data) -> Federation:
     """Return the federation with other data to evaluate on, or refuse data that the model does not fit."""
     if bool(data.classes) != bool(federation.data.classes):
         raise SpecError(f"data: {data.name} and {federation.data.name} do not both have classes")
-    federation = replace(federation, data=data)
+    federation = replace(federation, data=data, server_rows=federation.server_rows[:0])
     try:
-        federation.rehearse()
+        federation.rehearsal.rehearse()
     except DataError:  # a file that cannot be read
         raise
     except FedquiltError as error:
         raise SpecError(f"data: {error}") from error
     return federation
+
+
+def _numbered_as(run: Data, data: Data, names: tuple[str, ...], split: SplitName) -> Data:
+    """Number the classes of data by their names as the run's data does, where they have any; refuse other names."""
+    if data.class_names is None or data.class_names == names or not run.classes:
+        return data
+    labels = (data.test if split == "test" else data.train).y
+    known, own = {name: number for number, name in enumerate(names)}, data.class_names
+    other = sorted({own[number] for number in set(whole(labels).tolist())} - known.keys())
+    if other:
+        classes = (
+            f"the numbers from 0 to {run.classes - 1}" if run.class_names is None else f"called {listed(names, 5)}"
+        )
+        raise SpecError(
+            f"data: {data.name}: labels are {listed([repr(visible(name, 40)) for name in other], 3)}, but the classes that "
+            f"the run's model was trained on, those of {run.name}, are {classes}: write the labels so"
+        )
+    table = torch.tensor([known.get(name, IGNORED) for name in own])
+    train, test = (replace(part, y=table[whole(part.y)]) for part in (data.train, data.test))
+    return replace(data, train=train, test=test, classes=run.classes, class_names=run.class_names)
 
 
 def _other(spec: Spec, data: str | Path | None, sets: list[str]) -> Data | None:

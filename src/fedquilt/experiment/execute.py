@@ -6,19 +6,18 @@ import signal
 import warnings
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from fedquilt import interrupts
-from fedquilt.core.driver import rounds
-from fedquilt.core.engine import Engine, Session, Settling
-from fedquilt.core.federation import Federation
-from fedquilt.core.measures import Measures, Record
-from fedquilt.core.state import RunState
-from fedquilt.errors import FedquiltError
+from fedquilt.algorithm.state import RunState
+from fedquilt.analysis.curves import History
+from fedquilt.analysis.diagnosis import diagnose
+from fedquilt.analysis.divergence import divergence
+from fedquilt.base import interrupts
+from fedquilt.base.errors import FedquiltError
+from fedquilt.experiment.contents import ASIDE
 from fedquilt.experiment.export import NAMES, names_of
-from fedquilt.experiment.fingerprint import digest, fingerprint, require_same
+from fedquilt.experiment.fingerprint import SETTINGS, digest, fingerprint, require_same, written
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
-from fedquilt.experiment.keeper import Keeper
 from fedquilt.experiment.notices import (
     warn_of_divergence,
     warn_of_left_out,
@@ -28,11 +27,13 @@ from fedquilt.experiment.notices import (
     warn_of_untested,
 )
 from fedquilt.experiment.result import Result, result_of
+from fedquilt.experiment.run_writer import RunWriter
 from fedquilt.experiment.spec import Options
 from fedquilt.experiment.storage import storing
-from fedquilt.metrics.curves import History
-from fedquilt.metrics.diagnosis import diagnose as measure
-from fedquilt.metrics.divergence import divergence
+from fedquilt.round.federation import Federation
+from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Measures, Record
+from fedquilt.round.session import Engine, Session, Settling
 
 
 class Watcher(Protocol):
@@ -48,11 +49,18 @@ class Watcher(Protocol):
         """A round has ended."""
 
 
+@runtime_checkable
+class StageWatcher(Watcher, Protocol):
+    """A watcher that is also told what goes on before the first round."""
+
+    def stage(self, text: str) -> None:
+        """Something that takes a while begins."""
+
+
 def tell_stage(watcher: Watcher | None, text: str) -> None:
     """Tell a watcher what goes on before the first round, if it has a method `stage` to be told by."""
-    stage = getattr(watcher, "stage", None)
-    if stage is not None:
-        stage(text)
+    if isinstance(watcher, StageWatcher):
+        watcher.stage(text)
 
 
 def execute(
@@ -76,9 +84,9 @@ def execute(
     with interrupts.taken(signal.SIGINT), ExitStack() as stack:
         # From here on signals wait, but for what `allowed` encloses: no second one breaks off what the first one saves.
         interrupts.hold()
-        run, history, keeper = _begun(federation, options, folder, from_start)
-        if keeper is not None:
-            stack.callback(keeper.metrics.close)
+        run, history, run_writer = _begun(federation, options, folder, from_start)
+        if run_writer is not None:
+            stack.callback(run_writer.metrics.close)
         try:
             with interrupts.allowed():
                 # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
@@ -88,13 +96,16 @@ def execute(
                 if _reached(history, options) or _stopped(history, options, last):
                     return result_of(federation, history, run, interrupted=False, diverged=divergence(history, last))
                 heard = None if watcher is None else watcher.heard
-                diagnosing = measure if options.diagnose else None
-                measures = Measures(
-                    options.eval_every, options.train_loss, diagnosing, None if keeper is None else keeper.fares.note
-                )
                 # What the server itself computes is computed where the clients are.
                 placed = engine.placed(federation) if isinstance(engine, Settling) else federation
-                for after, record in rounds(placed, session, run, last, measures, heard):
+                diagnosing = partial(diagnose, placed) if options.diagnose else None
+                measures = Measures(
+                    options.eval_every,
+                    options.train_loss,
+                    diagnosing,
+                    None if run_writer is None else run_writer.fares.note,
+                )
+                for after, record in rounds(placed.server, session, run, last, measures, heard):
                     with interrupts.held():
                         run = after
                         history.records.append(record)
@@ -103,8 +114,8 @@ def execute(
                         warn_of_odd_metrics(history)
                         warn_of_divergence(history, options, last)
                         done = run.round == last or _reached(history, options) or _stopped(history, options, last)
-                        if keeper is not None:
-                            keeper.keep(run, record, now=done)
+                        if run_writer is not None:
+                            run_writer.keep(run, record, now=done)
                         if watcher is not None:
                             watcher.round(record)
                     if done:
@@ -112,12 +123,12 @@ def execute(
         except KeyboardInterrupt:
             interrupts.hold()
             interrupted = not done
-            if keeper is not None:
-                keeper.catch_up()
+            if run_writer is not None:
+                run_writer.catch_up()
         except BaseException as error:
             interrupts.hold()
-            if keeper is not None:
-                keeper.fail(str(error) if isinstance(error, FedquiltError) else None)
+            if run_writer is not None:
+                run_writer.fail(str(error) if isinstance(error, FedquiltError) else None)
             raise
     return result_of(federation, history, run, interrupted, None if interrupted else divergence(history, last))
 
@@ -130,20 +141,22 @@ def _opened(engine: Engine, federation: Federation, watcher: Watcher | None) -> 
 
 def _begun(
     federation: Federation, options: Options, folder: RunFolder | None, from_start: bool
-) -> tuple[RunState, History, Keeper | None]:
+) -> tuple[RunState, History, RunWriter | None]:
     """Return the state and the records to go on from, and what keeps those to come."""
     if folder is None:
         return federation.start(), History([]), None
-    about = {"federation": fingerprint(federation), NAMES: names_of(federation.bench)} | _end(federation)
+    about = {"federation": fingerprint(federation), NAMES: names_of(federation.replica)} | _end(federation)
     found = folder.read_aloud()
+    about[SETTINGS] = written(found.tables)
     saved = found.start(folder.path, from_start)
     run = federation.start()
     if saved is not None:
-        require_same(folder, saved.about.get("federation"), about["federation"])
+        require_same(folder, saved.about, about)
         run = saved.run
     elif found.history.records and not from_start:
         warnings.warn(
-            f"{folder.path}: no checkpoint is there to go on from: training starts again from the first round",
+            f"{folder.path}: no checkpoint is there to go on from: training starts again from the first round; the records "
+            f"so far are kept in {folder.path / ASIDE}",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -153,17 +166,17 @@ def _begun(
         # Stale checkpoints must not be taken for the newest ones when the run goes on.
         for path in folder.checkpoints if from_start else found.unusable:
             folder.set_aside(path)
-        metrics = MetricsWriter(folder, records, aside=from_start or bool(found.damaged_lines))
-    keeper = Keeper(
+        metrics = MetricsWriter(folder, records, aside=from_start or bool(found.damaged_lines) or saved is None)
+    run_writer = RunWriter(
         folder,
         metrics,
         run.round,
         about,
         partial(digest, federation),
         options.checkpoint_seconds,
-        federation.bench.frozen(),
+        federation.replica.frozen(),
     )
-    return run, History(records), keeper
+    return run, History(records, run.round), run_writer
 
 
 def _reached(history: History, options: Options) -> bool:
@@ -176,11 +189,11 @@ def _stopped(history: History, options: Options, last: int) -> bool:
 
 
 def _last(federation: Federation, options: Options) -> int:
-    ends = federation.algorithm.last_round
+    ends = federation.algorithm.course.last_round
     return options.rounds if ends is None else min(options.rounds, ends)
 
 
 def _end(federation: Federation) -> dict[str, str]:
     """Say where a method ends by itself, for those who read the folder alone."""
-    ends = federation.algorithm.last_round
+    ends = federation.algorithm.course.last_round
     return {} if ends is None else {"last_round": str(ends)}

@@ -17,13 +17,16 @@ import safetensors.torch
 import torch
 
 import fedquilt
-from fedquilt.core.params import ModelState, Tensors
-from fedquilt.core.state import Group, RunState
-from fedquilt.core.workbench import Workbench
-from fedquilt.errors import RunError
+from fedquilt.algorithm.state import Group, RunState
+from fedquilt.analysis.divergence import HINT
+from fedquilt.base.errors import RunError
+from fedquilt.compute.layout import ModelState, Tensors
+from fedquilt.compute.replica import Replica
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
+from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.summary import summarise
 
 SAFETENSORS, STATE_DICT = ".safetensors", (".pt", ".pth")
 """Endings of files with a model: the second are those of `torch.save`."""
@@ -99,15 +102,20 @@ def stored(folder: RunFolder, file: str | Path | None = None) -> tuple[Path, Run
         return Path(file), *checkpoint.load(Path(file))
     newest = folder.saved()
     if newest is None:
-        which = "no good checkpoint" if folder.checkpoints else "no checkpoint yet"
-        raise RunError(f"{folder.path}: has {which}; run it for a round or more")
+        recorded = folder.metrics.exists() and folder.metrics.stat().st_size
+        if folder.checkpoints or recorded:
+            which = "no good checkpoint" if folder.checkpoints else "records, but no checkpoint"
+            raise RunError(f"{folder.path}: has {which}: put a good one back, or train again with --from-start")
+        raise RunError(f"{folder.path}: has no checkpoint yet; run it for a round or more")
     return newest.path, newest.run, newest.about
 
 
 def _tables(folder: RunFolder) -> dict[str, Any]:
     """Read the spec; without a good one, the model of a good checkpoint can be had all the same."""
     try:
-        return folder.read_aloud().tables
+        found = folder.read_aloud()
+        warn_if_diverged(folder, found)
+        return found.tables
     except RunError as error:
         if not folder.spec.exists():
             raise
@@ -115,15 +123,26 @@ def _tables(folder: RunFolder) -> dict[str, Any]:
         return {}
 
 
-def names_of(bench: Workbench) -> str:
+def warn_if_diverged(folder: RunFolder, found: Contents) -> None:
+    """Warn of the model of a run that has diverged."""
+    why = summarise(folder, found)["diverged"]
+    if why is not None:
+        warnings.warn(
+            f"{folder.path}: the run diverged, and its model is of little use: {why}. {HINT}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def names_of(replica: Replica) -> str:
     """Write the names, shapes and types of a model's tensors as JSON, in the order of a ModelState's vectors."""
-    layout = bench.layout
+    layout = replica.layout
     table: dict[str, Any] = {
         kind: [[entry.name, entry.shape, str(entry.dtype).removeprefix("torch.")] for entry in getattr(layout, kind)]
         for kind in ("parameters", "buffers", "counters")
     }
     first: dict[int, str] = {}
-    named = bench.module.state_dict(keep_vars=True)
+    named = replica.module.state_dict(keep_vars=True)
     tied = {name: first[id(t)] for name, t in named.items() if first.setdefault(id(t), name) != name}
     return json.dumps(table | {"tied": tied})
 

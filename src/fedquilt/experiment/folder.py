@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedquilt.core.federation import Federation
-from fedquilt.core.params import Tensors
-from fedquilt.core.state import RunState
-from fedquilt.errors import DataError, RunError
+from fedquilt.algorithm.state import RunState
+from fedquilt.analysis.curves import History
+from fedquilt.base.errors import DataError, RunError
+from fedquilt.compute.layout import Tensors
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.contents import (
@@ -48,8 +48,8 @@ from fedquilt.experiment.contents import (
 )
 from fedquilt.experiment.sealed import sealed_json, sealed_text
 from fedquilt.experiment.storage import FULL, READ_ONLY, storing
-from fedquilt.metrics.curves import History
 from fedquilt.partition.stored import describe_stored, to_bytes
+from fedquilt.round.federation import Federation
 
 KEPT = 2
 """Checkpoints kept: if the newest turns out damaged, the one before it serves."""
@@ -206,7 +206,7 @@ class MetricsWriter:
 
     def __init__(self, folder: RunFolder, records: list[dict[str, Any]], aside: bool = False) -> None:
         """Begin with these records; the file that is there is replaced, or set aside."""
-        if aside and folder.metrics.exists():
+        if aside and folder.metrics.exists() and folder.metrics.stat().st_size:
             folder.set_aside(folder.metrics)
         write_whole(folder.metrics, "".join(sealed_json(record) for record in records).encode())
         # Without a buffer: what a full disk did not take must not come up again when the file is closed.

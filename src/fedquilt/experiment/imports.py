@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from fedquilt.errors import SpecError, nearest, told
-from fedquilt.text import visible
+from fedquilt.base.errors import SpecError, nearest, reason_of
+from fedquilt.base.text import visible
 
 _REFUSED: ContextVar[bool] = ContextVar("_REFUSED", default=False)
 
@@ -27,7 +27,7 @@ def no_import() -> Iterator[None]:
     >>> with fedquilt.no_import():
     ...     imported("math:sqrt", None, "[model] name")
     Traceback (most recent call last):
-    fedquilt.errors.SpecError: [model] name: 'math:sqrt' would import code, which --no-import refuses; ...
+    fedquilt.base.errors.SpecError: [model] name: 'math:sqrt' would import code, which --no-import refuses; ...
     """
     before = _REFUSED.set(True)
     try:
@@ -60,7 +60,7 @@ def imported(path: str, folder: Path | None, where: str) -> Callable[..., Any]:
         why = visible(str(error), 200)
         raise SpecError(f"{where}: cannot import '{visible(module_name, 80)}'{looked}: {why}") from None
     except (Exception, SystemExit) as error:
-        raise SpecError(f"{where}: importing '{visible(module_name, 80)}' failed: {told(error)}") from error
+        raise SpecError(f"{where}: importing '{visible(module_name, 80)}' failed: {reason_of(error)}") from error
     found = getattr(module, attribute, None)
     if found is None:
         own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module_name]

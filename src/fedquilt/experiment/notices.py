@@ -6,17 +6,17 @@ import warnings
 
 import numpy as np
 
-from fedquilt.core.federation import Federation
+from fedquilt.algorithm.parts.sampling import Epochs, leaves_out_single
+from fedquilt.analysis.curves import History
+from fedquilt.analysis.divergence import HINT, divergence
+from fedquilt.base.text import counted
 from fedquilt.experiment.spec import Options
-from fedquilt.metrics.curves import History
-from fedquilt.metrics.divergence import HINT, divergence
-from fedquilt.parts.sampling import Epochs
-from fedquilt.progress import counted
+from fedquilt.round.federation import Federation
 
 
 def warn_of_too_few_rounds(federation: Federation, last: int) -> None:
     """Warn of a run that ends before its method makes a difference."""
-    needed = getattr(federation.algorithm.course, "needs_rounds", 0)
+    needed = federation.algorithm.course.needs_rounds
     if last < needed:
         warnings.warn(
             f"the run has {counted(last, 'round')}, but its method changes course only in round {needed}: "
@@ -29,7 +29,7 @@ def warn_of_too_few_rounds(federation: Federation, last: int) -> None:
 def warn_of_single_examples(federation: Federation) -> None:
     """Warn of last batches that are left out because they are a single example, and of clients that hold but one."""
     sample = federation.algorithm.sample
-    if not federation.leaves_out_single_examples or not isinstance(sample, Epochs):
+    if not isinstance(sample, Epochs) or not leaves_out_single(sample):
         return
     of_size = dict(
         zip(*(each.tolist() for each in np.unique(federation.population.sizes, return_counts=True)), strict=True)
@@ -67,9 +67,9 @@ def warn_of_left_out(history: History) -> None:
 def warn_of_untested(history: History) -> None:
     """Warn of clients that could not be tested on their own data, the first time."""
     *earlier, record = history.records
-    if not record.get("own_dropped") or any(before.get("own_dropped") for before in earlier):
+    if not record.get("per_client_dropped") or any(before.get("per_client_dropped") for before in earlier):
         return
-    first, count = record["own_dropped"][0], len(record["own_dropped"])
+    first, count = record["per_client_dropped"][0], len(record["per_client_dropped"])
     others = f" (and {count - 1} more)" if count > 1 else ""
     warnings.warn(
         f"client {first['client']}{others} could not be tested on its own data after round {record['round']}: "

@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedquilt import registry
-from fedquilt.core.loss import Loss
-from fedquilt.core.metric import Metric
-from fedquilt.errors import SpecError
+from fedquilt.algorithm.loss import Loss
+from fedquilt.algorithm.metric import Metric
+from fedquilt.algorithm.parts.losses import OwnLoss
+from fedquilt.base import registry
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import Registry
+from fedquilt.base.text import short
 from fedquilt.experiment.imports import imported
-from fedquilt.parts.losses import OwnLoss
-from fedquilt.registry import Registry
-from fedquilt.text import short
 
 if TYPE_CHECKING:
-    from fedquilt.core.federation import Federation
     from fedquilt.experiment.spec import Options
+    from fedquilt.round.federation import Federation
 
 Own = Callable[..., Any]
 """A function of outputs and targets that returns one value a prediction; or a Loss or Metric."""
@@ -33,7 +33,7 @@ def chosen_loss(chosen: str | Own, home: Path | None = None, where: str = "loss"
     tensor(1.)
     >>> chosen_loss("mean_square_error")
     Traceback (most recent call last):
-    fedquilt.errors.SpecError: loss: no loss is called 'mean_square_error'; did you mean 'mean_squared_error'?
+    fedquilt.base.errors.SpecError: loss: no loss is called 'mean_square_error'; did you mean 'mean_squared_error'?
     (known: cross_entropy, mean_squared_error); or the import path of your own, "module:function"
     """
     found = _found(chosen, registry.losses, home, where)

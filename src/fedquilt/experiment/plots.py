@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.core.federation import Federation
+from fedquilt.analysis.curves import History
+from fedquilt.analysis.divergence import divergence
+from fedquilt.base.text import SHARES
 from fedquilt.experiment.client_fares import read_accuracies
-from fedquilt.metrics.curves import History
 from fedquilt.partition.partition import Partition
-from fedquilt.progress import SHARES
+from fedquilt.round.federation import Federation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,34 +29,69 @@ SHOWN = 100
 """Clients shown in the picture of who holds what; of more, as many are taken at even distances."""
 
 
+FEW = 25
+"""Points of a curve that are marked one by one; of more, the line says enough."""
+
+COLOURS = 10
+"""Runs that are told apart by their colours; more are by dashes too."""
+
+DASHES = ("-", "--", "-.", ":")
+
+
 def draw_run(folder: Path, history: History, federation: Federation) -> None:
     """Save a run's learning curve and, where there are any, clients' accuracies and who holds which class."""
-    draw_curves(folder / "curve.png", {federation.algorithm.name: history})
+    name = folder.resolve().name
+    title = f"{name}: {federation.algorithm.name}"
+    draw_curves(folder / "curve.png", {name: history}, title=title)
     accuracies = read_accuracies(folder)
     if accuracies:
-        draw_fares(folder / "own.png", {federation.algorithm.name: accuracies})
+        draw_fares(folder / "own.png", {title: accuracies})
     labels = federation.data.train.y.numpy()
-    if labels.ndim == 1 and federation.data.classes and not federation.algorithm.pooled:
+    if labels.ndim == 1 and federation.data.classes and not federation.algorithm.course.pooled:
         data = federation.data
-        draw_clients(folder / "clients.png", federation.partition, labels, data.classes, data.class_name)
+        draw_clients(folder / "clients.png", federation.partition, labels, data.classes, data.class_name, name)
 
 
-def draw_curves(path: Path, histories: Mapping[str, History], target: float | None = None) -> None:
-    """Save the test's accuracy, loss and other metrics over rounds: a panel each, one line a run."""
+def draw_curves(
+    path: Path, histories: Mapping[str, History], target: float | None = None, title: str | None = None
+) -> None:
+    """Save the test's accuracy, loss and other metrics over rounds: a panel each, one line a run.
+
+    A run that has diverged says so, its last point is a cross, and of several runs with the same curve each can be seen.
+    """
     names = ["accuracy"] if target is not None or any(history.accuracy for history in histories.values()) else []
     names += ["loss", *dict.fromkeys(name for history in histories.values() for name in history.metrics)]
     figure, panels = new_figure(len(names), (4.5 * max(len(names), 2), 3.6))
+    diverged = {label for label, history in histories.items() if divergence(history, history.last) is not None}
     for axes, name in zip(panels, names, strict=True):
         factor, unit = (100.0, " (%)") if name in SHARES else (1.0, "")
-        for label, history in histories.items():
-            rounds, values = history.curve(name)
-            marker = "o" if len(rounds) == 1 else ""
-            (line,) = axes.plot(rounds, [factor * v for v in values], label=label, linewidth=1.6, marker=marker)
+        curves = {label: history.curve(name) for label, history in histories.items()}
+        for number, (label, (rounds, values)) in enumerate(curves.items()):
+            same = [other for other in curves if rounds and curves[other] == (rounds, values)]
+            words = label + (" (diverged)" if label in diverged else "")
+            words += f" (as {same[0]})" if same and same[0] != label else ""
+            marker = "o" if len(rounds) <= FEW else ""
+            style: dict[str, Any] = {
+                "linewidth": 1.6,
+                "markersize": 3.5,
+                "linestyle": DASHES[number // COLOURS % len(DASHES)],
+            }
+            style |= _among_same(same.index(label), len(same)) if len(same) > 1 else {}
+            (line,) = axes.plot(
+                rounds,
+                [factor * value for value in values],
+                label=words,
+                marker=marker,
+                **style,
+            )
+            if label in diverged and rounds:
+                axes.plot(rounds[-1:], [factor * values[-1]], "x", color=line.get_color(), markersize=9, mew=2)
             if name == "accuracy":
-                _own_curve(axes, label, history, line, marker)
+                _own_curve(axes, label, histories[label], line, marker)
         axes.set(xlabel="round", ylabel=f"test {name}{unit}")
         plain(axes)
         whole_ticks(axes.xaxis)
+        _label_last(axes, max((history.rounds[-1] for history in histories.values() if history.rounds), default=0))
     if target is not None:
         panels[0].axhline(100 * target, color="0.6", linewidth=0.8, linestyle="--", label=f"target {100 * target:.1f}%")
     losses = [value for history in histories.values() for value in history.loss if value > 0 and np.isfinite(value)]
@@ -64,7 +100,31 @@ def draw_curves(path: Path, histories: Mapping[str, History], target: float | No
     lines = panels[0].get_legend_handles_labels()
     if len(lines[0]) > 1:
         figure.legend(*lines, frameon=False, fontsize=8.5, loc="outside lower center", ncols=min(len(lines[0]), 3))
+    if title is None and len(histories) == 1:
+        title = next(iter(histories))
+    if title is not None:
+        ended = f" (diverged by round {max(history.last for history in histories.values())})" if diverged else ""
+        figure.suptitle(f"{title}{ended if len(histories) == 1 else ''}", fontsize=10, parse_math=False)
     save(figure, path)
+
+
+def _among_same(place: int, count: int) -> dict[str, Any]:
+    """Draw one of several runs with the same curve: the first as a broad line, the others as dashes side by side on it."""
+    if place == 0:
+        return {"linewidth": 5.0, "alpha": 0.45, "markersize": 8}
+    dash = 4
+    return {"linestyle": (dash * place, (dash, dash * max(count - 2, 1))), "markersize": 0}
+
+
+def _label_last(axes: Axes, last: int) -> None:
+    """Put a tick at the last round, and take away those so near that their numbers would run into its own."""
+    if last < 1:
+        return
+    low, high = axes.get_xlim()
+    near = 0.08 * (high - low)
+    others = [tick for tick in axes.get_xticks() if max(low, 0) <= tick <= last - near]
+    axes.set_xticks([*others, last])
+    axes.set_xlim(low, high)
 
 
 def draw_fares(path: Path, runs: Mapping[str, Sequence[float]]) -> None:
@@ -79,7 +139,7 @@ def draw_fares(path: Path, runs: Mapping[str, Sequence[float]]) -> None:
         )
         axes.axvline(worst, color="tab:red", linewidth=1.4, linestyle="--", label=f"worst tenth {worst:.1f}%")
         axes.set(xlim=(0, 100), xlabel="accuracy on own test examples (%)", ylabel="clients")
-        axes.set_title(name, fontsize=9)
+        axes.set_title(name, fontsize=9, parse_math=False)
         axes.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
         plain(axes)
         whole_ticks(axes.yaxis)
@@ -95,7 +155,11 @@ def shown(partition: Partition) -> Partition:
 
 
 def _own_curve(axes: Axes, name: str, history: History, beside: Line2D, marker: str) -> None:
-    own = [(record["round"], 100 * record["own_accuracy"]) for record in history if record.get("own_accuracy")]
+    own = [
+        (record["round"], 100 * record["per_client_accuracy"])
+        for record in history
+        if record.get("per_client_accuracy")
+    ]
     if own:
         label, color = f"{name}, on clients' own data", beside.get_color()
         rounds, values = zip(*own, strict=True)
@@ -108,6 +172,7 @@ def draw_clients(
     labels: npt.NDArray[np.int64],
     classes: int,
     name_of: Callable[[int], str] = str,
+    title: str | None = None,
 ) -> None:
     """Save one bar a client, coloured by class: its shares of the classes (as Hsu 2019's Figure 1), and its size."""
     counts = shown(partition).class_counts(labels, classes)
@@ -136,6 +201,8 @@ def draw_clients(
         _class_scale(figure, [upper, lower], palette, name_of)
     for axes in (upper, lower):
         plain(axes, grid=False)
+    if title is not None:
+        upper.set_title(f"{title}: who holds which class", fontsize=10, loc="left", parse_math=False)
     save(figure, path)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from fedquilt.analysis.advice import Advice, advice
+from fedquilt.analysis.skew import Skew, skew
 from fedquilt.data.data import Data
 from fedquilt.experiment.build import build_population
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.population_plots import draw_population
-from fedquilt.experiment.spec import Spec, change, check_population, load_population
-from fedquilt.metrics.advice import Advice, advice
-from fedquilt.metrics.skew import Skew, skew
+from fedquilt.experiment.spec import WRAP, Spec, change, check_population, load_population
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.stored import to_bytes
 
@@ -86,4 +86,11 @@ def inspect_partition(
         made_by = checked.resolved()["partition"]
         write_whole(folder / "partition.npz", to_bytes(partition, labels, made_by, len(data.test)))
         files.append(folder / "partition.npz")
-    return Inspection(data, partition, measured, advice(measured), files)
+    return Inspection(data, partition, measured, advice(measured, _methods(checked)), files)
+
+
+def _methods(spec: Spec) -> frozenset[str]:
+    """Return the names of the method and the wrappers that a spec has; they were not checked."""
+    tables = [spec.free.get("method"), *(wraps if isinstance(wraps := spec.free.get(WRAP), list) else [])]
+    parts = [part.name for name, part in spec.parts.items() if name.partition(" ")[0] in ("method", WRAP)]
+    return frozenset([*parts, *(str(table.get("name")) for table in tables if isinstance(table, dict))])

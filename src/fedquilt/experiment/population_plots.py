@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.core.rng import generator
+from fedquilt.analysis.skew import Skew
+from fedquilt.base.rng import generator
+from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
 from fedquilt.experiment.plots import draw_clients, new_figure, plain, save, whole_ticks
-from fedquilt.metrics.skew import Skew
-from fedquilt.partition.partition import Indices, Partition
+from fedquilt.partition.partition import Partition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from fedquilt.arguments import ArgumentError, Finite, NonNegative, check
+from fedquilt.base.arguments import ArgumentError, Finite, NonNegative, check
 from fedquilt.experiment.sealed import DamagedError, unsealed_json
 
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
@@ -54,9 +54,9 @@ def _record(
     absent: list[LeftOut] = EMPTY,
     simulated_seconds: NonNegative = 0.0,
     metrics: Metrics = NO_METRICS,
-    own_accuracy: Finite | None = None,
-    own_accuracy_worst_tenth: Finite | None = None,
-    own_accuracy_quantiles: Annotated[list[Finite], Field(min_length=7, max_length=7)] = EMPTY,
+    per_client_accuracy: Finite | None = None,
+    per_client_accuracy_worst_tenth: Finite | None = None,
+    per_client_accuracy_quantiles: Annotated[list[Finite], Field(min_length=7, max_length=7)] = EMPTY,
     groups: list[Group] = EMPTY,
     conflict_rate: Finite | None = None,
     divergence: Metrics | None = None,

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
+from fedquilt.base.text import figure
+from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_curves, draw_fares
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.summary import summarise
-from fedquilt.metrics.curves import History
-from fedquilt.progress import figure
 
 HEADER = (
     "run",
@@ -70,15 +70,13 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
         folder.path.name if named and folder.path.name else str(folder.path): found.history
         for folder, found in zip(folders, contents, strict=True)
     }
-    whole = [found.history for found in contents if not found.lost]
-    best = max((history.best[1] for history in whole if history.best), default=0.0)
+    best = max((found.history.best[1] for found in contents if found.history.best), default=0.0)
     goal = target if target is not None else round(0.95 * best, 3)
     rows: list[tuple[str, ...]] = []
     for about, name, found in zip(summaries, histories, contents, strict=True):
-        # What would need records that are lost is not known.
-        history = History([]) if found.lost else found.history
-        spec, crossed = about["spec"], history.rounds_to(goal)
-        sent = "–" if found.lost else f"{(about['bytes_down'] + about['bytes_up']) / 1e6:.1f}"
+        history, spec, known = found.history, about["spec"], about["known"] or about
+        least = "≥ " if found.lost else ""  # rounds whose records are lost may have been better, and sent more
+        sent = f"{least}{(known['bytes_down'] + known['bytes_up']) / 1e6:.1f}"
         rows.append(
             (
                 name,
@@ -90,10 +88,10 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
                 str(about["round"]),
                 about["state"],
                 _percent(about["accuracy"]),
-                _percent(_mean(history.accuracy[-10:])),
-                _percent(history.best[1] if history.best else None),
-                _percent(about["own_accuracy"]),
-                "–" if found.lost else "not reached" if crossed is None else f"{crossed:.1f}",
+                "–" if found.lost_since((history.rounds[-10:] or [0])[0]) else _percent(_mean(history.accuracy[-10:])),
+                f"{least}{_percent(history.best[1])}" if history.best else "–",
+                _percent(about["per_client_accuracy"]),
+                _reached(found, goal),
                 sent,
                 figure("loss", about["loss"]),
                 ", ".join(f"{name} {figure(name, value)}" for name, value in about["metrics"].items()) or "–",
@@ -111,6 +109,14 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
             draw_fares(files[-1], known)
         files[1].write_text(_markdown(rows, goal, bool(known), damage), encoding="utf-8")
     return Report(rows, goal, files, damage)
+
+
+def _reached(found: Contents, goal: float) -> str:
+    """Write the rounds to the target: at most so many where a record before it is lost."""
+    crossed = found.history.rounds_to(goal)
+    if crossed is None:
+        return "–" if found.lost else "not reached"
+    return f"≤ {crossed:.1f}" if any(rounds.start < crossed for rounds in found.lost) else f"{crossed:.1f}"
 
 
 def _partition(table: dict[str, object]) -> str:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from fedquilt.core.federation import Federation
-from fedquilt.core.params import ModelState
-from fedquilt.core.state import RunState
+from fedquilt.algorithm.state import RunState
+from fedquilt.analysis.curves import History
+from fedquilt.base.text import counted
+from fedquilt.compute.layout import ModelState
 from fedquilt.experiment.fingerprint import digest
-from fedquilt.metrics.curves import History
-from fedquilt.progress import counted
+from fedquilt.round.federation import Federation
 
 
 @dataclass(frozen=True, repr=False)
@@ -20,7 +20,7 @@ class Result:
 
     A method that ends with several models, one for each group of clients, has them in `models`; `model` and `state` are
     then those of the first group. `run` is everything that the run carried: groups, server states, what clients keep.
-    `diverged` says why a run ended as diverged, if it did (see `fedquilt.metrics.divergence`).
+    `diverged` says why a run ended as diverged, if it did (see `fedquilt.analysis.divergence`).
     """
 
     history: History
@@ -45,6 +45,6 @@ def result_of(
     federation: Federation, history: History, run: RunState, interrupted: bool, diverged: str | None = None
 ) -> Result:
     """Return what a run ends with."""
-    trained = tuple(federation.bench.finished(group.state.model) for group in run.groups)
+    trained = tuple(federation.replica.finished(group.state.model) for group in run.groups)
     first = run.groups[0].state.model
     return Result(history, trained[0], first, digest(federation, run), interrupted, trained, run, diverged)

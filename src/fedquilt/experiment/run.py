@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedquilt import interrupts
-from fedquilt.core.engine import Engine, Settling, settled
-from fedquilt.core.federation import Federation
-from fedquilt.errors import FedquiltError, RunError, SpecError
+from fedquilt.base import interrupts
+from fedquilt.base.errors import FedquiltError, RunError, SpecError
 from fedquilt.experiment.build import build
 from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import Watcher, execute, tell_stage
-from fedquilt.experiment.fingerprint import fingerprint, require_same
+from fedquilt.experiment.fingerprint import SETTINGS, fingerprint, require_same, written
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.plots import draw_run
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Spec, change, check_spec, load_spec, put
 from fedquilt.experiment.storage import storing
+from fedquilt.round.federation import Federation
+from fedquilt.round.session import Engine, Settling, settled
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,11 @@ def resume(
 
     >>> resume("runs/nothing-here")
     Traceback (most recent call last):
-    fedquilt.errors.RunError: runs/nothing-here: holds no run (there is no spec.toml in it)
+    fedquilt.base.errors.RunError: runs/nothing-here: there is no such folder
     """
     folder = RunFolder(Path(path))
     found = folder.read_aloud()
-    spec = _spec(folder, found)
+    spec = spec_of(folder, found)
     found.start(folder.path, from_start)  # refused before anything is changed
     if rounds is not None:
         tables = spec.resolved()
@@ -113,7 +113,8 @@ def resume(
             folder.begin(spec.to_toml(), environment())
         if rounds is not None or not found.spec_checked:
             if found.saved is not None:  # before the folder is changed
-                require_same(folder, found.saved.about.get("federation"), fingerprint(federation))
+                now = {"federation": fingerprint(federation), SETTINGS: written(found.tables)}
+                require_same(folder, found.saved.about, now)
             folder.begin(spec.to_toml(), environment())
         return _finished(folder, federation, engine, spec, watcher, from_start)
 
@@ -134,10 +135,11 @@ def _settled(spec: Spec, federation: Federation, engine: Engine) -> tuple[Spec, 
 
 def read_spec(folder: RunFolder) -> Spec:
     """Read the resolved spec of a run folder."""
-    return _spec(folder, folder.read_aloud())
+    return spec_of(folder, folder.read_aloud())
 
 
-def _spec(folder: RunFolder, found: Contents) -> Spec:
+def spec_of(folder: RunFolder, found: Contents) -> Spec:
+    """Check the spec of a run folder that was read."""
     if "python" in found.tables:
         raise RunError(f"{folder.path}: is a run from Python; call fedquilt.train(…, out=…) again to go on with it")
     return check_spec(found.tables, source=str(folder.spec))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,14 +26,14 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import Field
 
-from fedquilt import registry
-from fedquilt.arguments import ArgumentError, Count, NonNegative, Positive, Seed, check, paths
-from fedquilt.errors import SpecError, nearest
+from fedquilt.base import registry
+from fedquilt.base.arguments import ArgumentError, Count, NonNegative, Positive, Seed, check, paths
+from fedquilt.base.errors import SpecError, closest, nearest
+from fedquilt.base.paths import expanded
+from fedquilt.base.registry import Registry
+from fedquilt.base.text import joined, short, visible
 from fedquilt.experiment.imports import imported
 from fedquilt.experiment.toml import Table, parse, read_text, require_plain
-from fedquilt.paths import expanded
-from fedquilt.registry import Registry
-from fedquilt.text import joined, short, visible
 
 REGISTRIES: dict[str, Registry] = {
     "data": registry.datasets,
@@ -310,13 +310,9 @@ def _checked_objective(options: Options, where: str, home: Path | None, folder: 
     chosen_metrics(options.metrics or [], home, f"{where} metrics")
     if options.start_skip and options.start is None:
         raise SpecError(f"{where} start_skip: says what of the file `start` not to take, but there is no `start`")
-    return options if options.start is None else replace(options, start=str(_placed(options.start, folder)))
-
-
-def _placed(file: str, folder: Path | None) -> Path:
-    """Return where a file is: in the spec's folder, else as seen from the working directory."""
-    beside = (folder or Path.cwd()) / file
-    return (beside if beside.exists() else Path.cwd() / file).absolute()
+    if options.start is None:
+        return options
+    return replace(options, start=str(Path(_found(options.start, folder)).absolute()))
 
 
 def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
@@ -331,7 +327,8 @@ def check_population(tables: Mapping[str, Any], source: str = "spec", folder: Pa
                 f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(REGISTRIES[name])})"
             )
         chosen[name] = tables[name], REGISTRIES[name]
-    return Spec(source, Options(rounds=1), _parts(chosen, source, found, folder), {}, folder)
+    others = {name: tables[name] for name in ("method", WRAP) if name in tables}
+    return Spec(source, Options(rounds=1), _parts(chosen, source, found, folder), others, folder)
 
 
 def _array(tables: Mapping[str, Any], array: str, source: str) -> Iterator[tuple[str, Table]]:
@@ -376,7 +373,8 @@ def _require_known(table_name: str, table: Table, known: Registry, source: str) 
         keys = set(parameters) - GIVEN.get(table_name.partition(" ")[0], frozenset())
         unknown = [key for key in table if key != "name" and key not in keys]
         if unknown:
-            raise SpecError(joined([f"{where} {key}: unknown key; {nearest(key, keys)}" for key in unknown]))
+            about = [f"{where} {key}: unknown key; {_elsewhere(table_name, key, keys)}" for key in unknown]
+            raise SpecError(joined(about))
     elif known is not registry.simulations and name in registry.simulations:
         raise SpecError(
             f"{where} name: '{name}' simulates how clients behave, and is no part of a method: write it as [[{SIMULATE}]]"
@@ -419,8 +417,35 @@ def _checked(function: Callable[..., object], arguments: Table, source: str, tab
     try:
         return check(function, arguments, GIVEN.get(table.partition(" ")[0], frozenset()))
     except ArgumentError as error:
-        lines = [f"{source}: [{table}] {problem.key}: {problem.message}" for problem in error.problems]
+        messages = {problem.key: problem.message for problem in error.problems}
+        for key, message in messages.items():
+            if table == "run" and message.startswith("unknown key"):
+                messages[key] = f"unknown key; {_elsewhere(table, key, [each.name for each in fields(Options)])}"
+        lines = [f"{source}: [{table}] {key}: {message}" for key, message in messages.items()]
         raise SpecError(joined(lines)) from None
+
+
+def home_of(key: str, but: str | None = None) -> str | None:
+    """Return the table of a spec that has a key of that name; not that which is `but` looked at.
+
+    >>> home_of("rounds"), home_of("device", but="run"), home_of("lr"), home_of("nothing")
+    ('run', 'engine', 'method', None)
+    """
+    if but != "run" and key in {each.name for each in fields(Options)}:
+        return "run"
+    for table in ("method", "partition", "engine", "model", "data"):
+        names = REGISTRIES[table]
+        taken = {each for name in names for each in names.parameters(name) or ()}
+        if table != but and key in taken - GIVEN.get(table, frozenset()):
+            return table
+    return None
+
+
+def _elsewhere(table: str, key: str, known: Iterable[str]) -> str:
+    """Say where an unknown key belongs: here under another name, or in another table."""
+    known = list(known)
+    home = None if closest(key, known) else home_of(key, but=table)
+    return nearest(key, known) if home is None else f"it is a key of [{home}]; {nearest(key, known)}"
 
 
 def _in_toml(value: object) -> bool:

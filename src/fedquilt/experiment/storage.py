@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedquilt.errors import StorageError
+from fedquilt.base.errors import StorageError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -22,7 +22,7 @@ def storing(folder: Path) -> Iterator[None]:
     >>> with storing(Path("runs")):
     ...     raise OSError(errno.ENOSPC, "No space left on device")
     Traceback (most recent call last):
-    fedquilt.errors.StorageError: runs: cannot be written: No space left on device. Free some space, then try again
+    fedquilt.base.errors.StorageError: runs: cannot be written: No space left on device. Free some space, then try again
     """
     try:
         yield

@@ -9,11 +9,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from fedquilt.analysis.curves import History
+from fedquilt.analysis.divergence import divergence
+from fedquilt.base.text import visible
 from fedquilt.experiment.contents import ERROR, Contents
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.metrics.curves import History
-from fedquilt.metrics.divergence import divergence
-from fedquilt.text import visible
 
 
 def summary(path: str | Path) -> dict[str, Any]:
@@ -40,7 +40,10 @@ def summary(path: str | Path) -> dict[str, Any]:
 
 
 def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
-    """Describe a run whose folder was read. What would need a record that is lost is not known, and None."""
+    """Describe a run whose folder was read.
+
+    What would need a record that is lost is not known, and None; `known` is then what the good records say of it.
+    """
     spec, history, latest = found.tables, found.history, found.saved
     options = spec.get("run", {})
     newest = [] if found.lost_since(history.rounds[-1] if history.rounds else 0) else history.records
@@ -60,7 +63,7 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
         state = "failed"
     if state == "finished" and diverged is not None:
         state = "diverged"
-    return {
+    about = {
         "run": str(folder.path),
         "state": state,
         "round": found.round,
@@ -69,13 +72,14 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
         "accuracy": last,
         "loss": history.loss[-1] if newest and history.loss else None,
         "metrics": _newest(newest, "metrics") or {},
-        "best": None if found.lost else _best(history),
+        "best": _best(history),
+        "good_checkpoint": latest is not None if latest is not None or found.unusable else None,
         "digest": None if latest is None else latest.about.get("model"),
         "diverged": diverged if state == "diverged" else None,
         "error": (found.error or "not known: the file that says it is damaged") if state == "failed" else None,
-        "own_accuracy": _newest(newest, "own_accuracy"),
-        "own_accuracy_worst_tenth": _newest(newest, "own_accuracy_worst_tenth"),
-        "own_accuracy_quantiles": _newest(newest, "own_accuracy_quantiles"),
+        "per_client_accuracy": _newest(newest, "per_client_accuracy"),
+        "per_client_accuracy_worst_tenth": _newest(newest, "per_client_accuracy_worst_tenth"),
+        "per_client_accuracy_quantiles": _newest(newest, "per_client_accuracy_quantiles"),
         "groups": _newest(newest, "groups"),
         "absent": sum(len(record.get("absent", ())) for record in history),
         "simulated_seconds": _total(history.records, "simulated_seconds"),
@@ -86,14 +90,19 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
         "spec": spec,
         "lost_rounds": [[rounds.start, rounds.stop - 1] for rounds in found.lost],
         "damage": list(found.damage),
-    } | (_UNKNOWN if found.lost else {})
+        "known": None,
+    }
+    if not found.lost:
+        return about
+    return about | _UNKNOWN | {"known": {"rounds": len(history)} | {key: about[key] for key in _UNKNOWN}}
 
 
 _UNKNOWN: dict[str, Any] = {
     **dict.fromkeys(("absent", "simulated_seconds", "seconds", "bytes_down", "bytes_up")),
     "left_out": {"clients": None, "kinds": {}, "examples": {}, "rounds_without_update": None},
+    "best": None,
 }
-"""Sums over all rounds, where the records of some are lost."""
+"""What is derived from all rounds, where the records of some are lost."""
 
 
 def _best(history: History) -> dict[str, Any] | None:

@@ -23,18 +23,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedquilt.core.engine import Settling, settled
-from fedquilt.errors import RunError, SpecError
+from fedquilt.analysis.curves import History
+from fedquilt.base.errors import RunError, SpecError
+from fedquilt.base.text import short
 from fedquilt.experiment.build import build
 from fedquilt.experiment.execute import Watcher
+from fedquilt.experiment.fingerprint import differences
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec, resume, run
-from fedquilt.experiment.spec import ARRAYS, Spec, check_spec, load_spec, names_first, put
+from fedquilt.experiment.spec import Spec, check_spec, load_spec, names_first, put
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.summary import as_json, quiet_summary, summarise
 from fedquilt.experiment.toml import Table
-from fedquilt.metrics.curves import History
-from fedquilt.text import short
+from fedquilt.round.session import Settling, settled
 
 Announce = Callable[[str, int, int], Watcher | None]
 """(name of the point, its number, how many there are) -> who is told how its training goes."""
@@ -47,7 +48,7 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a sweep."""
+    """One run of a sweep; `state` is as `fedquilt show` has it, or "not run"."""
 
     name: str
     values: dict[str, Any]
@@ -55,6 +56,7 @@ class Point:
     rounds_to_target: float | None
     loss: float | None = None
     diverged: bool = False
+    state: str = "finished"
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,8 @@ class Sweep:
     def winner(self) -> Point | None:
         """The point that reached the target first; without a target, or if none did, the best.
 
-        That is the one of the highest accuracy or, where that is not measured, of the lowest loss. A point that diverged
-        is never it.
+        That is the one of the highest accuracy or, where that is not measured, of the lowest loss. A point that diverged,
+        or that is not finished, is never it.
         """
         crossed = [point for point in self._sound() if point.rounds_to_target is not None]
         if crossed:
@@ -89,7 +91,7 @@ class Sweep:
         return min(known, key=lambda point: point.loss or 0.0, default=None)
 
     def _sound(self) -> list[Point]:
-        return [point for point in self.points if not point.diverged]
+        return [point for point in self.points if point.state == "finished" and not point.diverged]
 
 
 def sweep(
@@ -154,22 +156,16 @@ def _require_same(folder: Path, spec: Spec) -> None:
     if now["engine"].get("compute") == "auto" != before["engine"].get("compute"):
         federation, engine = build(spec)
         now["engine"] = _deciding_of(settled(engine, federation, spec.options.rounds))
-    for name in ("run", *sorted((before | now).keys() - {"run"})):
-        old, new = before.get(name, {}), now.get(name, {})
-        for key in sorted((old | new).keys() - {"checkpoint_seconds", "import_from"}):
-            if old.get(key) != new.get(key):
-                raise RunError(
-                    f"{folder}: holds a run with other settings ([{name}] {key} is {short(old.get(key))} there, "
-                    f"{short(new.get(key))} in the spec); delete it, or choose another folder with --out"
-                )
+    for where, old, new in differences(before, now, {"run.checkpoint_seconds", "run.import_from"}):
+        raise RunError(
+            f"{folder}: holds a run with other settings ({where} is {short(old)} there, {short(new)} in the spec); "
+            "delete it, or choose another folder with --out"
+        )
 
 
 def _settings(spec: Spec) -> dict[str, Table]:
     """Return what decides a run's result, by table."""
-    tables = spec.resolved()
-    for array in ARRAYS:
-        tables |= {f"{array} {number}": table for number, table in enumerate(tables.pop(array, []), start=1)}
-    return tables | {"engine": _deciding(spec)}
+    return spec.resolved() | {"engine": _deciding(spec)}
 
 
 def _deciding(spec: Spec) -> Table:
@@ -231,11 +227,11 @@ def _point(folder: Path, name: str, values: dict[str, Any], target: float | None
     run = RunFolder(folder)
     found = run.read_aloud() if run.spec.exists() else None
     history = History([]) if found is None or found.lost else found.history
-    diverged = found is not None and summarise(run, found)["state"] == "diverged"
+    state = "not run" if found is None else summarise(run, found)["state"]
     crossed = None if target is None else history.rounds_to(target)
     lowest = history.lowest
     best = history.best[1] if history.best else None
-    return Point(name, values, best, crossed, lowest[1] if lowest else None, diverged)
+    return Point(name, values, best, crossed, lowest[1] if lowest else None, state == "diverged", state)
 
 
 def _write(done: Sweep) -> None:

@@ -4,6 +4,7 @@ TEMPLATE = """\
 # A fedquilt spec. Run it with:   fedquilt run {name}
 # Change a value for one run:     fedquilt run {name} --set method.lr=0.05
 # What there is to choose from:   fedquilt list methods   (wrappers, models, datasets, …)
+# What one of them does:          fedquilt explain fed_avg_m
 
 [run]
 rounds = 50               # rounds of training

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedquilt.errors import SpecError
-from fedquilt.text import visible
+from fedquilt.base.errors import SpecError
+from fedquilt.base.text import visible
 
 Table = dict[str, Any]
 
@@ -58,7 +58,7 @@ def require_plain(tables: Mapping[str, Any], source: str) -> None:
 
     >>> require_plain({"method": {"lr": 10**30}}, "spec")
     Traceback (most recent call last):
-    fedquilt.errors.SpecError: spec: [method] lr: whole numbers lie between -2^63 and 2^63
+    fedquilt.base.errors.SpecError: spec: [method] lr: whole numbers lie between -2^63 and 2^63
     """
     for keys, value in _within(tables):
         wrong = _beyond_use(keys, value)

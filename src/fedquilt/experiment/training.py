@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import tomli_w
 from torch import nn
 
-from fedquilt.arguments import ArgumentError, Problem, check
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.engine import Engine, Settling, settled
-from fedquilt.core.federation import Federation
-from fedquilt.core.loss import with_loss
-from fedquilt.core.workbench import copied
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.loss import with_loss
+from fedquilt.analysis.divergence import ending
+from fedquilt.base.arguments import ArgumentError, Problem, check
+from fedquilt.base.errors import RunError
+from fedquilt.compute.replica import copied
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
-from fedquilt.errors import RunError
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import Watcher, execute
 from fedquilt.experiment.fingerprint import fingerprint, require_same
@@ -28,9 +27,19 @@ from fedquilt.experiment.objective import Own, chosen_loss, chosen_metrics, requ
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Options
 from fedquilt.experiment.warm import warm
-from fedquilt.metrics.divergence import HINT
 from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.session import Engine, Settling, settled
 from fedquilt.simulate.simulation import Simulation, combined
+
+AS_IN_A_SPEC: dict[str, Callable[[Any], Any]] = {
+    "loss": written,
+    "metrics": lambda metrics: [written(metric) for metric in metrics],
+    "start": lambda start: str(Path(start).absolute()),
+    "start_skip": list,
+    "trainable": lambda trainable: list(trainable) if isinstance(trainable, list | tuple) else trainable,
+}
+"""Options that Python may give in more ways than a spec can, and how they are written there."""
 
 
 def train(
@@ -82,23 +91,7 @@ def train(
     >>> len(result.history), result.history.accuracy[-1] > 0.8
     (5, True)
     """
-    asked = {
-        "rounds": rounds,
-        "seed": seed,
-        "eval_every": eval_every,
-        "train_loss": train_loss,
-        "diagnose": diagnose,
-        "stop_at": stop_at,
-        "checkpoint_seconds": checkpoint_seconds,
-        "client_seconds": client_seconds,
-        "on_divergence": on_divergence,
-        "loss": None if loss is None else written(loss),
-        "metrics": None if metrics is None else [written(metric) for metric in metrics],
-        "start": None if start is None else str(Path(start).absolute()),
-        "start_skip": None if start_skip is None else list(start_skip),
-        "trainable": list(trainable) if isinstance(trainable, list | tuple) else trainable,
-    }
-    options = Options(**check(Options, asked, name="train"))
+    options = _options(locals())
     _require("model", model, nn.Module, "a torch.nn.Module")
     _require("data", data, Data, "a fedquilt.Data; fedquilt.arrays(...) makes one")
     _require("partition", partition, Partition, "a fedquilt.Partition; fedquilt.Partition.of([[...], ...]) makes one")
@@ -124,10 +117,17 @@ def train(
         return _warned(execute(federation, chosen, options, folder, watcher, from_start))
 
 
+def _options(given: dict[str, Any]) -> Options:
+    """Return the options that `train` was given, as a spec's `[run]` has them."""
+    asked = {field.name: given[field.name] for field in fields(Options) if field.name in given}
+    asked |= {key: write(asked[key]) for key, write in AS_IN_A_SPEC.items() if asked[key] is not None}
+    return Options(**check(Options, asked, name="train"))
+
+
 def _warned(result: Result) -> Result:
     """Warn of a run that has diverged: whoever calls from Python sees no exit code."""
     if result.diverged is not None:
-        warnings.warn(f"the run diverged: {result.diverged}. {HINT}.", RuntimeWarning, stacklevel=3)
+        warnings.warn(ending(result.diverged), RuntimeWarning, stacklevel=3)
     return result
 
 
@@ -147,7 +147,7 @@ def _begin(folder: RunFolder, options: Options, federation: Federation, engine: 
         before = found.tables.get("python", {})
         if "federation" not in before:
             raise RunError(f"{folder.path}: holds the run of a spec; go on with it by `fedquilt resume {folder.path}`")
-        require_same(folder, before["federation"], about["federation"])
+        require_same(folder, before, about)
         found.start(folder.path, from_start)  # refused before anything is changed
         if isinstance(engine, Settling) and "compute" in before:
             if engine.where != before.get("where", engine.where):

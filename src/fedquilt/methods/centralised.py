@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import BatchSize, Momentum, NonNegative, Rate, Size
-from fedquilt.core.algorithm import Algorithm
+from fedquilt.algorithm.algorithm import Algorithm, Course
+from fedquilt.algorithm.parts.sampling import DropLast, Steps
+from fedquilt.base.arguments import BatchSize, Momentum, NonNegative, Rate, Size
+from fedquilt.base.registry import methods
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.parts.sampling import DropLast, Steps
-from fedquilt.registry import methods
 
 
 @methods.register
@@ -26,7 +26,7 @@ def centralised(
 ) -> Algorithm:
     """SGD on the pooled data of all clients, the baseline for relative accuracy (McMahan 2017, Hsu 2020).
 
-    >>> centralised(lr=0.1, batch=64).pooled
+    >>> centralised(lr=0.1, batch=64).course.pooled
     True
     """
     base = fed_avg(
@@ -40,4 +40,4 @@ def centralised(
         drop_last=drop_last,
     )
     sample = base.sample if steps is None else Steps(steps, batch)
-    return replace(base, name="centralised", sample=sample, pooled=True)
+    return replace(base, name="centralised", sample=sample, course=Course(pooled=True))

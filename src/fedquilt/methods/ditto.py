@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from fedquilt.arguments import BelowOne, ChangingBatchSize, ChangingCount, NonNegative, Rate
-from fedquilt.core.algorithm import Algorithm, add_exchange, claim
-from fedquilt.core.exchange import Exchange, Parting, Trained, Visit
-from fedquilt.core.fit import fit
-from fedquilt.core.own import Personalise, kept_model
-from fedquilt.core.transform import chain
+from fedquilt.algorithm.algorithm import Algorithm, Personalise, add_exchange, claim
+from fedquilt.algorithm.exchange import Exchange, Parting, Trained, Visit
+from fedquilt.algorithm.parts.proximal import pull_to_start
+from fedquilt.algorithm.parts.sampling import DropLast
+from fedquilt.algorithm.transform import chain
+from fedquilt.base.arguments import BelowOne, ChangingBatchSize, ChangingCount, NonNegative, Rate
+from fedquilt.base.registry import wrappers
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.parts.proximal import pull_to_start
-from fedquilt.parts.sampling import DropLast
-from fedquilt.registry import wrappers
+from fedquilt.round.per_client import kept_model
+from fedquilt.round.training import train_locally
 
 NAME = "ditto"
 
@@ -36,13 +36,13 @@ def ditto(
     """Train a model of its own at every client, pulled towards the shared one (Li 2021).
 
     - `pull` is λ; `lr`, `epochs` and `batch` are those of the own model's training.
-    - `own_accuracy` is that of the own models, on a share `holdout` of every client's data that is kept out of training
-      (with 0, on what they train on). `accuracy` is still the shared model's.
+    - `per_client_accuracy` is that of the own models, on a share `holdout` of every client's data that is kept out of
+      training (with 0, on what they train on). `accuracy` is still the shared model's.
 
     Nothing more is sent; a client keeps a second model, and trains twice.
 
     >>> from fedquilt import fed_avg
-    >>> ditto(fed_avg(), pull=1.0).personalise.kept
+    >>> ditto(fed_avg(), pull=1.0).per_client.personalise.kept
     'ditto'
     """
     inner = fed_avg(lr=lr, epochs=epochs, batch=batch, drop_last=drop_last)
@@ -50,9 +50,9 @@ def ditto(
     if pull:
         inner = replace(inner, local=chain(pull_to_start(pull), inner.local))
     own = add_exchange(algorithm, Exchange(NAME, end=partial(_train_own, inner), remembers=True))
-    return claim(own, NAME, own=holdout, personalise=Personalise(kept=NAME))
+    return claim(own, NAME, per_client={"share": holdout, "personalise": Personalise(kept=NAME)})
 
 
 def _train_own(inner: Algorithm, visit: Visit, trained: Trained) -> Parting:
-    after = fit(inner, visit.context, visit.data, kept_model(visit), purpose="ditto ").after
+    after = train_locally(inner, visit.context, visit.data, kept_model(visit), purpose="ditto ").after
     return Parting(keep={"vector": after.vector, "buffers": after.buffers, "counters": after.counters})

@@ -6,17 +6,19 @@ averages the models with weights n_k / n over those who reported.
 
 from __future__ import annotations
 
-from fedquilt.arguments import ChangingBatchSize, ChangingCount, Fraction, Momentum, NonNegative, Rate
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.schedule import constant_or_scheduled, scheduled
-from fedquilt.core.transform import chain
-from fedquilt.parts.descent import sgd
-from fedquilt.parts.losses import cross_entropy
-from fedquilt.parts.reduction import WeightedMean
-from fedquilt.parts.sampling import DropLast, Epochs
-from fedquilt.parts.selection import Uniform
-from fedquilt.parts.weights import by_examples
-from fedquilt.registry import methods
+from dataclasses import replace
+
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.parts.descent import sgd
+from fedquilt.algorithm.parts.losses import cross_entropy
+from fedquilt.algorithm.parts.reduction import WeightedMean
+from fedquilt.algorithm.parts.sampling import DropLast, Epochs
+from fedquilt.algorithm.parts.selection import Uniform
+from fedquilt.algorithm.parts.weights import by_examples
+from fedquilt.algorithm.transform import chain
+from fedquilt.base.arguments import ChangingBatchSize, ChangingCount, Fraction, Momentum, NonNegative, Rate
+from fedquilt.base.registry import methods
+from fedquilt.base.schedule import constant_or_scheduled, scheduled
 
 
 @methods.register
@@ -46,15 +48,15 @@ def fed_avg(
     >>> fed_avg(lr=0.05, fraction=0.2, epochs=5, batch=50).name
     'fed_avg'
     """
+    local = sgd(scheduled(lr), momentum=momentum, weight_decay=weight_decay)
     return Algorithm(
         name="fed_avg",
         select=Uniform(fraction),
         sample=Epochs(constant_or_scheduled(epochs), constant_or_scheduled(batch), reshuffle, drop_last),
         loss=cross_entropy(),
-        local=sgd(scheduled(lr), momentum=momentum, weight_decay=weight_decay),
+        local=replace(local, keep=keep_momentum and momentum > 0),
         upload=chain(),
         weigh=by_examples,
         reduce=WeightedMean,
         server=sgd(1.0),
-        keep_local_state=keep_momentum and momentum > 0,
     )

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import ChangingBatchSize, ChangingCount, Fraction, Momentum, NonNegative, Rate
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.core.schedule import scheduled
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.descent import sgd
+from fedquilt.algorithm.parts.sampling import DropLast
+from fedquilt.base.arguments import ChangingBatchSize, ChangingCount, Fraction, Momentum, NonNegative, Rate
+from fedquilt.base.registry import methods
+from fedquilt.base.schedule import scheduled
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.parts.descent import sgd
-from fedquilt.parts.sampling import DropLast
-from fedquilt.registry import methods
 
 
 @methods.register

@@ -19,21 +19,22 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedquilt.arguments import NonNegative, Size
-from fedquilt.core.algorithm import Algorithm, Cohort, Indices, add_exchange
-from fedquilt.core.client import ClientUpdate
-from fedquilt.core.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
-from fedquilt.core.features import features_of
-from fedquilt.core.params import Layout, ModelState, Tensors
-from fedquilt.core.penalty import Penalty, Seen, classifier_layer
-from fedquilt.core.rng import generator
-from fedquilt.core.state import ServerState
-from fedquilt.core.transform import State
-from fedquilt.core.workbench import Workbench
+from fedquilt.algorithm.algorithm import Algorithm, add_exchange
+from fedquilt.algorithm.cohort import Cohort
+from fedquilt.algorithm.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
+from fedquilt.algorithm.features import features_of
+from fedquilt.algorithm.parts.features import Estimator, draw, estimate
+from fedquilt.algorithm.parts.penalties import frobenius, mmd, trace_norm
+from fedquilt.algorithm.penalty import Penalty, Seen, classifier_layer
+from fedquilt.algorithm.state import ServerState
+from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.base.arguments import NonNegative, Size
+from fedquilt.base.registry import wrappers
+from fedquilt.base.rng import generator
+from fedquilt.base.types import Indices
+from fedquilt.compute.layout import Layout, ModelState, State, Tensors
+from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data
-from fedquilt.parts.features import Estimator, draw, estimate
-from fedquilt.parts.penalties import frobenius, mmd, trace_norm
-from fedquilt.registry import wrappers
 
 NAME = "fed_avg_r"
 
@@ -82,15 +83,15 @@ def fed_avg_r(
         needed = beta and norm == "client"
         return add_exchange(regularised, Exchange(NAME, begin=begin)) if needed else regularised
     told = partial(_end, estimator, layer)
-    announce = partial(_announce, estimator, layer)
+    first_broadcast = partial(_announce, estimator, layer)
     exchange = Exchange(
         NAME,
-        announce=announce,
+        first_broadcast=first_broadcast,
         begin=begin,
         end=told,
         uploads=_uploads,
         gather=_Told,
-        retell=_retell,
+        next_broadcast=_retell,
         regroup=_regroup,
     )
     return add_exchange(regularised, exchange)
@@ -101,10 +102,10 @@ def _penalty(alpha: float, beta: float, gamma: float, norm: Norm, squared: bool,
     if alpha:
         terms.append(alpha * trace_norm(seen.classifier))
     if beta:
-        length = beta * frobenius(seen.features, seen.there)
+        length = beta * frobenius(seen.features, seen.mask)
         terms.append(length if norm == "batch" else length * (seen.given[NAME]["examples"] / seen.examples).sqrt())
     if gamma:
-        terms.append(gamma * mmd(seen.features, seen.given[NAME]["drawn"], squared, seen.there))
+        terms.append(gamma * mmd(seen.features, seen.given[NAME]["drawn"], squared, seen.mask))
     return torch.stack(terms).sum()
 
 
@@ -112,7 +113,7 @@ def _announce(estimator: Estimator, layer: str | None, setting: Setting) -> Firs
     """Estimate every client's feature distribution with the first model."""
     sizes, held = setting.partition.sizes, setting.partition.client
     estimates = {
-        client: _estimated(estimator, layer, setting.bench, setting.model, setting.data, held(client))
+        client: _estimated(estimator, layer, setting.replica, setting.model, setting.data, held(client))
         for client in range(len(setting.partition))
         if sizes[client]
     }
@@ -131,7 +132,7 @@ def _begin(gamma: float, samples: int, estimator: Estimator, visit: Visit) -> Te
     given = {"examples": torch.tensor(float(len(visit.data)))}
     if not gamma:
         return given
-    context, told = visit.context, visit.announced
+    context, told = visit.context, visit.broadcast
     rng = generator(context.seed, "features", *context.key)
     return given | {"drawn": draw(told["means"], told["scales"], told["weights"], samples, rng, estimator)}
 
@@ -139,20 +140,20 @@ def _begin(gamma: float, samples: int, estimator: Estimator, visit: Visit) -> Te
 def _end(estimator: Estimator, layer: str | None, visit: Visit, trained: Trained) -> Parting:
     """Estimate the client's feature distribution with its own model."""
     data = visit.data
-    return Parting(told=_estimated(estimator, layer, visit.context.bench, trained.after, data.data, data.rows))
+    return Parting(told=_estimated(estimator, layer, visit.context.replica, trained.after, data.data, data.rows))
 
 
-def _uploads(layout: Layout, announced: Tensors) -> dict[str, Upload]:
+def _uploads(layout: Layout, broadcast: Tensors) -> dict[str, Upload]:
     """A row of what is announced: the mean and the scale of one client's features."""
-    rows = {"mean": announced["means"], "scale": announced["scales"]}
+    rows = {"mean": broadcast["means"], "scale": broadcast["scales"]}
     return {name: Upload(tuple(row.shape[1:]), least=-FARTHEST, limit=FARTHEST) for name, row in rows.items()}
 
 
 def _estimated(
-    estimator: Estimator, layer: str | None, bench: Workbench, model: ModelState, data: Data, rows: Indices
+    estimator: Estimator, layer: str | None, replica: Replica, model: ModelState, data: Data, rows: Indices
 ) -> Tensors:
-    name = classifier_layer(bench.module, layer)
-    return estimate(features_of(bench, model, name, data, data.train, rows), estimator)
+    name = classifier_layer(replica.module, layer)
+    return estimate(features_of(replica, model, name, data, data.train, rows), estimator)
 
 
 class _Told:
@@ -174,21 +175,21 @@ class _Told:
         }
 
 
-def _retell(announced: Tensors, gathered: Tensors) -> Tensors:
+def _retell(broadcast: Tensors, gathered: Tensors) -> Tensors:
     """Renew the distributions of those who were heard."""
     clients = gathered["clients"]
     return {
-        "means": announced["means"].index_copy(0, clients, gathered["means"]),
-        "scales": announced["scales"].index_copy(0, clients, gathered["scales"]),
-        "weights": announced["weights"],
+        "means": broadcast["means"].index_copy(0, clients, gathered["means"]),
+        "scales": broadcast["scales"].index_copy(0, clients, gathered["scales"]),
+        "weights": broadcast["weights"],
     }
 
 
 def _regroup(state: ServerState, members: Sequence[int], kept: Sequence[Tensors | None]) -> ServerState:
     """Let the mixture be that of the members alone."""
-    told: Tensors = state.announced[NAME]  # type: ignore[assignment]
+    told: Tensors = state.broadcast[NAME]  # type: ignore[assignment]
     inside = torch.zeros_like(told["weights"])
     inside[list(members)] = told["weights"][list(members)]
     weights = inside / inside.sum() if float(inside.sum()) > 0 else told["weights"]
-    announced: State = {**state.announced, NAME: {**told, "weights": weights}}
-    return replace(state, announced=announced)
+    broadcast: State = {**state.broadcast, NAME: {**told, "weights": weights}}
+    return replace(state, broadcast=broadcast)

@@ -12,21 +12,22 @@ from functools import partial
 
 import torch
 
-from fedquilt.arguments import Positive
-from fedquilt.core.algorithm import Algorithm, Cohort, add_exchange, claim
-from fedquilt.core.client import ClientUpdate
-from fedquilt.core.describe import describe
-from fedquilt.core.exchange import Exchange, Parting, Trained, Visit
-from fedquilt.core.params import Tensors
-from fedquilt.core.state import ServerState
-from fedquilt.core.transform import At, State, Transform, chain
-from fedquilt.errors import SpecError
-from fedquilt.parts.descent import sgd
-from fedquilt.parts.given import add_given
-from fedquilt.parts.proximal import pull_to_start
-from fedquilt.parts.reduction import WeightedMean
-from fedquilt.parts.weights import equally
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
+from fedquilt.algorithm.cohort import Cohort
+from fedquilt.algorithm.exchange import Exchange, Parting, Trained, Visit
+from fedquilt.algorithm.parts.descent import sgd
+from fedquilt.algorithm.parts.given import add_given
+from fedquilt.algorithm.parts.proximal import pull_to_start
+from fedquilt.algorithm.parts.reduction import WeightedMean
+from fedquilt.algorithm.parts.weights import equally
+from fedquilt.algorithm.state import ServerState
+from fedquilt.algorithm.transform import At, Transform, chain
+from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.base.arguments import Positive
+from fedquilt.base.describe import describe
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import wrappers
+from fedquilt.compute.layout import State, Tensors
 
 NAME = "fed_dyn"
 
@@ -39,7 +40,7 @@ def fed_dyn(algorithm: Algorithm, alpha: Positive = 0.01) -> Algorithm:
     client keeps one vector as large as it, the server another.
 
     >>> from fedquilt import fed_avg
-    >>> fed_dyn(fed_avg(), alpha=0.1).claims[0]
+    >>> fed_dyn(fed_avg(), alpha=0.1).applied.claims[0]
     ('weigh', 'fed_dyn')
     """
     end, regroup = partial(_end, alpha), partial(_regroup, alpha)
@@ -62,7 +63,7 @@ def _begin(visit: Visit) -> Tensors:
     """Return −g_k, by parameter."""
     vector = visit.context.start.vector
     linear = torch.zeros_like(vector) if visit.kept is None else -visit.kept["linear"]
-    return visit.context.bench.layout.parameters_of(linear)
+    return visit.context.replica.layout.parameters_of(linear)
 
 
 def _end(alpha: float, visit: Visit, trained: Trained) -> Parting:

@@ -14,11 +14,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedquilt.arguments import NonNegative
-from fedquilt.core.algorithm import Algorithm, add_exchange, claim
-from fedquilt.core.exchange import Exchange
-from fedquilt.errors import SpecError
-from fedquilt.parts.importance import (
+from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
+from fedquilt.algorithm.exchange import Exchange
+from fedquilt.algorithm.parts.importance import (
     Announce,
     announce_given,
     announce_population,
@@ -26,7 +24,9 @@ from fedquilt.parts.importance import (
     announce_uniform,
     by_class_ratio,
 )
-from fedquilt.registry import wrappers
+from fedquilt.base.arguments import NonNegative
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import wrappers
 
 Target = Literal["population", "uniform", "server"] | Annotated[list[NonNegative], Field(min_length=2)]
 
@@ -54,7 +54,7 @@ def fed_ir(algorithm: Algorithm, target: Target = "population", normalise: bool 
     """
     if isinstance(target, list) and not sum(target):
         raise SpecError("fed_ir: target: at least one class must have a probability above 0")
-    announce = _ANNOUNCE[target] if isinstance(target, str) else announce_given(tuple(target))
-    told = add_exchange(algorithm, Exchange("fed_ir", announce=announce))
+    first_broadcast = _ANNOUNCE[target] if isinstance(target, str) else announce_given(tuple(target))
+    told = add_exchange(algorithm, Exchange("fed_ir", first_broadcast=first_broadcast))
     loss = replace(algorithm.loss, normalise=normalise)
     return claim(told, "fed_ir", loss=loss, importance=by_class_ratio)

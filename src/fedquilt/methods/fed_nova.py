@@ -12,13 +12,14 @@ import math
 import torch
 from torch import Tensor
 
-from fedquilt.core.algorithm import Algorithm, Cohort, add_exchange, claim
-from fedquilt.core.client import ClientUpdate
-from fedquilt.core.exact import ExactMean
-from fedquilt.core.exchange import Exchange, Parting, Trained, Upload, Visit
-from fedquilt.core.params import Layout, Tensors
-from fedquilt.errors import SpecError
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
+from fedquilt.algorithm.cohort import Cohort
+from fedquilt.algorithm.exact import ExactMean
+from fedquilt.algorithm.exchange import Exchange, Parting, Trained, Upload, Visit
+from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import wrappers
+from fedquilt.compute.layout import Layout, Tensors
 
 NAME = "fed_nova"
 
@@ -36,7 +37,7 @@ def fed_nova(algorithm: Algorithm) -> Algorithm:
     >>> fed_nova(fed_avg()).name
     'fed_avg'
     """
-    if algorithm.keep_local_state:
+    if algorithm.local.keep:
         raise SpecError("fed_nova: needs momentum that starts anew in every round: leave keep_momentum out")
     return claim(add_exchange(algorithm, Exchange(NAME, end=_end, uploads=_uploads)), NAME, reduce=NormalisedMean)
 
@@ -45,7 +46,7 @@ def _end(visit: Visit, trained: Trained) -> Parting:
     return Parting(told={"steps": torch.tensor([trained.effective_steps], dtype=torch.float64)})
 
 
-def _uploads(layout: Layout, announced: Tensors) -> dict[str, Upload]:
+def _uploads(layout: Layout, broadcast: Tensors) -> dict[str, Upload]:
     # A single step may come out a little below 1, as a sum of powers of the momentum.
     return {"steps": Upload((1,), torch.float64, least=1 - 2.0**-20, limit=MOST_STEPS)}
 

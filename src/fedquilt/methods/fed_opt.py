@@ -8,11 +8,11 @@ correction, and v starts at τ². Buffers of normalisation layers are averaged a
 
 from __future__ import annotations
 
-from fedquilt.arguments import Momentum, Positive, Rate
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.core.schedule import scheduled
-from fedquilt.parts.adaptive import adagrad, adam, yogi
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.adaptive import adagrad, adam, yogi
+from fedquilt.base.arguments import Momentum, Positive, Rate
+from fedquilt.base.registry import wrappers
+from fedquilt.base.schedule import scheduled
 
 
 @wrappers.register
@@ -23,7 +23,7 @@ def fed_adagrad(algorithm: Algorithm, server_lr: Rate = 0.01, beta1: Momentum = 
     momentum. `beta1=0` leaves momentum out.
 
     >>> from fedquilt import fed_avg
-    >>> fed_adagrad(fed_avg(), server_lr=0.1).claims
+    >>> fed_adagrad(fed_avg(), server_lr=0.1).applied.claims
     (('server', 'fed_adagrad'),)
     """
     return claim(algorithm, "fed_adagrad", server=adagrad(scheduled(server_lr), beta1, tau))
@@ -43,7 +43,7 @@ def fed_yogi(
     larger, the closer to plain momentum.
 
     >>> from fedquilt import fed_avg
-    >>> fed_yogi(fed_avg(), server_lr=0.1).claims
+    >>> fed_yogi(fed_avg(), server_lr=0.1).applied.claims
     (('server', 'fed_yogi'),)
     """
     return claim(algorithm, "fed_yogi", server=yogi(scheduled(server_lr), beta1, beta2, tau))
@@ -63,7 +63,7 @@ def fed_adam(
     larger, the closer to plain momentum.
 
     >>> from fedquilt import fed_avg
-    >>> fed_adam(fed_avg(), server_lr={"initial": 0.1, "factor": 0.99}).claims
+    >>> fed_adam(fed_avg(), server_lr={"initial": 0.1, "factor": 0.99}).applied.claims
     (('server', 'fed_adam'),)
     """
     return claim(algorithm, "fed_adam", server=adam(scheduled(server_lr), beta1, beta2, tau))

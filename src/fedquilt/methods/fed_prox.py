@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import NonNegative
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.transform import chain
-from fedquilt.parts.proximal import pull_to_start
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.parts.proximal import pull_to_start
+from fedquilt.algorithm.transform import chain
+from fedquilt.base.arguments import NonNegative
+from fedquilt.base.registry import wrappers
 
 
 @wrappers.register

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import Fraction, NonNegative, Rate
-from fedquilt.core.algorithm import Algorithm
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.base.arguments import Fraction, NonNegative, Rate
+from fedquilt.base.registry import methods
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.registry import methods
 
 
 @methods.register

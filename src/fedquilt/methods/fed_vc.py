@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 
-from fedquilt.arguments import Size
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.errors import SpecError
-from fedquilt.parts.sampling import Epochs, Resample
-from fedquilt.parts.selection import BySize, Uniform
-from fedquilt.parts.weights import equally
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.sampling import Epochs, Resample
+from fedquilt.algorithm.parts.selection import BySize, Uniform
+from fedquilt.algorithm.parts.weights import equally
+from fedquilt.base.arguments import Size
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import wrappers
 
 
 @wrappers.register

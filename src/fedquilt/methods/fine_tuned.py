@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import BatchSize, BelowOne, Passes, Rate
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.core.own import Personalise
+from fedquilt.algorithm.algorithm import Algorithm, Personalise, claim
+from fedquilt.algorithm.parts.sampling import DropLast
+from fedquilt.base.arguments import BatchSize, BelowOne, Passes, Rate
+from fedquilt.base.registry import wrappers
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.parts.sampling import DropLast
-from fedquilt.registry import wrappers
 
 
 @wrappers.register
@@ -20,15 +19,15 @@ def own_test(algorithm: Algorithm, holdout: BelowOne = 0.2) -> Algorithm:
     """Test the model on every client's own data too (McMahan 2017).
 
     A share `holdout` of every client's data is kept out of training for it; with 0, the model is tested on what they train
-    on. Reported as `own_accuracy`, over all of these examples, and `own_accuracy_worst_tenth`, the mean over the worst
-    tenth of the clients. Where the partition gives clients test examples of their own, these count, and nothing is held
-    out.
+    on. Reported as `per_client_accuracy`, over all of these examples, and `per_client_accuracy_worst_tenth`, the mean
+    over the worst tenth of the clients. Where the partition gives clients test examples of their own, these count, and
+    nothing is held out.
 
     >>> from fedquilt import fed_avg
-    >>> own_test(fed_avg()).own
+    >>> own_test(fed_avg()).per_client.share
     0.2
     """
-    return claim(algorithm, "own_test", own=holdout)
+    return claim(algorithm, "own_test", per_client={"share": holdout})
 
 
 @wrappers.register
@@ -42,13 +41,13 @@ def fine_tuned(
 ) -> Algorithm:
     """Let every client fine-tune the model before it is tested on the client's own data (Wang 2019).
 
-    Training itself is not changed: the fine-tuned models are used for `own_accuracy` alone, and thrown away. A share
+    Training itself is not changed: the fine-tuned models are used for `per_client_accuracy` alone, and thrown away. A share
     `holdout` of every client's data is kept out of training to test on. Where fine-tuning fails, as that of a model with
     batch normalisation does on a single example, the client is tested with the model as it is.
 
     >>> from fedquilt import fed_avg
-    >>> fine_tuned(fed_avg(), epochs=2).personalise.by.name
+    >>> fine_tuned(fed_avg(), epochs=2).per_client.personalise.by.name
     'fed_avg'
     """
     inner = replace(fed_avg(lr=lr, epochs=epochs, batch=batch, drop_last=drop_last), loss=algorithm.loss)
-    return claim(algorithm, "fine_tuned", own=holdout, personalise=Personalise(by=inner))
+    return claim(algorithm, "fine_tuned", per_client={"share": holdout, "personalise": Personalise(by=inner)})

@@ -17,19 +17,19 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.arguments import BelowOne, Count, Positive
-from fedquilt.core.algorithm import Algorithm, Indices, claim
-from fedquilt.core.checks import Expected
-from fedquilt.core.client import ClientUpdate, Fault
-from fedquilt.core.course import Ended, Step, Work, every_group, listened, merged, regrouped
-from fedquilt.core.engine import Pending
-from fedquilt.core.plan import Plan, plan, planned_weight
-from fedquilt.core.round import checked
-from fedquilt.core.state import Group, RunState
-from fedquilt.core.updates import Answer, one_by_one
-from fedquilt.errors import SpecError
-from fedquilt.parts.selection import Uniform
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.selection import Uniform
+from fedquilt.algorithm.state import Group, RunState
+from fedquilt.algorithm.updates import Answer, ClientUpdate, Fault, one_by_one
+from fedquilt.base.arguments import BelowOne, Count, Positive
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import wrappers
+from fedquilt.base.types import Indices
+from fedquilt.round.checks import Expected
+from fedquilt.round.merge import checked
+from fedquilt.round.plan import Plan, plan, planned_weight
+from fedquilt.round.round_function import Ended, Step, Work, every_group, listened, merged, regrouped
+from fedquilt.round.session import Pending
 
 Linkage = Literal["ward", "single", "complete", "average"]
 Distance = Literal["euclidean", "cityblock", "cosine"]
@@ -54,11 +54,11 @@ def fl_hc(
     - `clusters` is how many there are to be at most, 2 unless given; with `threshold` instead, clusters nearer than it are
       joined.
     - `linkage` and `distance` are those of SciPy's agglomerative clustering; "ward" goes with "euclidean" only.
-    - Accuracy is reported on the whole test set, as the mean over clients, and on clients' own data (`own_accuracy`): on a
-      share `holdout` of it that is kept out of training, or, with 0, on what they train on.
+    - Accuracy is reported on the whole test set, as the mean over clients, and on clients' own data
+      (`per_client_accuracy`): on a share `holdout` of it that is kept out of training, or, with 0, on what they train on.
 
     >>> from fedquilt import fed_avg
-    >>> fl_hc(fed_avg(fraction=1.0), rounds=5, clusters=3).own
+    >>> fl_hc(fed_avg(fraction=1.0), rounds=5, clusters=3).per_client.share
     0.0
     """
     if linkage == "ward" and distance != "euclidean":
@@ -68,7 +68,9 @@ def fl_hc(
     if threshold is None and clusters is None:
         clusters = CLUSTERS
     course = ClusterThenTrain(rounds, clusters, threshold, linkage, distance)
-    return claim(algorithm, "fl_hc", course=course, own=holdout)
+    return claim(
+        algorithm, "fl_hc", course={"round": course, "needs_rounds": rounds + 1}, per_client={"share": holdout}
+    )
 
 
 @dataclass(frozen=True)
@@ -81,32 +83,27 @@ class ClusterThenTrain:
     linkage: Linkage
     distance: Distance
 
-    @property
-    def needs_rounds(self) -> int:
-        """The rounds that a run must have for this to make a difference."""
-        return self.rounds + 1
-
     def __call__(self, work: Work, run: RunState) -> Pending[Ended]:
         """Begin the next round."""
         return self._split(work, run) if run.round == self.rounds else every_group(work, run)
 
     def _split(self, work: Work, run: RunState) -> Pending[Ended]:
         """Begin a round with all clients, whose updates are clustered and merged cluster by cluster."""
-        federation, (whole,) = work.federation, run.groups
-        everyone = replace(federation.algorithm, select=Uniform(1.0))
-        planned = plan(everyone, whole, federation.population, federation.seed, simulation=federation.simulation)
+        server, (whole,) = work.server, run.groups
+        everyone = replace(server.algorithm, select=Uniform(1.0))
+        planned = plan(everyone, whole, server.population, server.seed, simulation=server.simulation)
         answers = work.session.run(planned, whole.state, run.store)
         return lambda: self._clustered(work, run, everyone, planned, answers)
 
     def _clustered(
         self, work: Work, run: RunState, everyone: Algorithm, planned: Plan, answers: Iterable[Answer]
     ) -> Ended:
-        federation, (whole,) = work.federation, run.groups
+        server, (whole,) = work.server, run.groups
         heard = listened(work, answers, 0, len(planned.slots))
-        expected = Expected.of(everyone, federation.layout, whole.state, planned)
+        expected = Expected.of(everyone, server.layout, whole.state, planned)
         results = [_copied(checked(result, expected)) for result in one_by_one(heard)]
         usable = [result for result in results if isinstance(result, ClientUpdate)]
-        members = self._members([update.client for update in usable], usable, len(federation.partition))
+        members = self._members([update.client for update in usable], usable, len(server.population))
         steps: list[Step] = []
         store = run.store
         for clients in members:

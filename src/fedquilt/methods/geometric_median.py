@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from fedquilt.arguments import Count, NonNegative, Positive
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.parts.held import Held
-from fedquilt.parts.weiszfeld import geometric_median_of
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.held import Held
+from fedquilt.algorithm.parts.weiszfeld import geometric_median_of
+from fedquilt.base.arguments import Count, NonNegative, Positive
+from fedquilt.base.registry import wrappers
 
 
 @wrappers.register
@@ -31,7 +31,7 @@ def geometric_median(
     The server holds all of a round's updates at once.
 
     >>> from fedquilt import fed_avg
-    >>> geometric_median(fed_avg(), iterations=3).claims
+    >>> geometric_median(fed_avg(), iterations=3).applied.claims
     (('reduce', 'geometric_median'),)
     """
     combine = partial(geometric_median_of, iterations, tolerance, smoothing)

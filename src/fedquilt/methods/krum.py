@@ -13,11 +13,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedquilt.arguments import Count
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.parts.held import Held
-from fedquilt.parts.robust import krum_choice
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.held import Held
+from fedquilt.algorithm.parts.robust import krum_choice
+from fedquilt.base.arguments import Count
+from fedquilt.base.registry import wrappers
 
 Clients = Annotated[int, Field(ge=0)]
 
@@ -36,7 +36,7 @@ def krum(algorithm: Algorithm, corrupt: Clients = 0, selected: Count = 1) -> Alg
     Ties go to the lower slot. The server holds all of a round's updates at once.
 
     >>> from fedquilt import fed_avg
-    >>> krum(fed_avg(fraction=0.5), corrupt=2, selected=3).claims
+    >>> krum(fed_avg(fraction=0.5), corrupt=2, selected=3).applied.claims
     (('reduce', 'krum'),)
     """
     return claim(algorithm, "krum", reduce=partial(Held, partial(krum_choice, corrupt, selected)))

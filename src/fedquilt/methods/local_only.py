@@ -1,7 +1,7 @@
 """Every client on its own: the baseline that federated learning has to beat.
 
 Clients train on their own data, a pass or several a round, and nothing is averaged or sent. Reported is the mean over
-clients of their models' accuracy on the whole test set and, as `own_accuracy`, on data of their own.
+clients of their models' accuracy on the whole test set and, as `per_client_accuracy`, on data of their own.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedquilt.arguments import BelowOne, ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.core.course import Ended, Work, every_group, regrouped
-from fedquilt.core.engine import Pending
-from fedquilt.core.state import Group, RunState
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.sampling import DropLast
+from fedquilt.algorithm.state import Group, RunState
+from fedquilt.base.arguments import BelowOne, ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
+from fedquilt.base.registry import methods
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.parts.sampling import DropLast
-from fedquilt.registry import methods
+from fedquilt.round.round_function import Ended, Work, every_group, regrouped
+from fedquilt.round.session import Pending
 
 
 @methods.register
@@ -35,7 +35,7 @@ def local_only(
     A share `holdout` of a client's data is kept out of training to test it on (with 0, it is tested on what it trains on).
     Every client's model is evaluated on the whole test set: with many clients, set `run.eval_every`.
 
-    >>> local_only(lr=0.05).sends
+    >>> local_only(lr=0.05).course.sends
     False
     """
     base = fed_avg(
@@ -48,16 +48,21 @@ def local_only(
         keep_momentum=True,
         drop_last=drop_last,
     )
-    return claim(replace(base, name="local_only"), "local_only", course=each_alone, own=holdout, sends=False)
+    return claim(
+        replace(base, name="local_only"),
+        "local_only",
+        course={"round": each_alone, "sends": False},
+        per_client={"share": holdout},
+    )
 
 
 def each_alone(work: Work, run: RunState) -> Pending[Ended]:
     """Begin a round in which every client is a group of its own."""
     if run.round == 0 and len(run.groups) == 1:
-        state, algorithm = run.groups[0].state, work.federation.algorithm
+        state, algorithm = run.groups[0].state, work.server.algorithm
         groups = [
             Group(regrouped(algorithm, state, [client], run.store), np.asarray([client], dtype=np.int64))
-            for client in range(len(work.federation.partition))
+            for client in range(len(work.server.population))
         ]
         run = RunState(tuple(groups), run.store)
     return every_group(work, run)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.parts.held import Held
-from fedquilt.parts.robust import coordinate_median
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.held import Held
+from fedquilt.algorithm.parts.robust import coordinate_median
+from fedquilt.base.registry import wrappers
 
 
 @wrappers.register
@@ -22,7 +22,7 @@ def median(algorithm: Algorithm) -> Algorithm:
     in the middle. The server holds all of a round's updates at once.
 
     >>> from fedquilt import fed_avg
-    >>> median(fed_avg()).claims
+    >>> median(fed_avg()).applied.claims
     (('reduce', 'median'),)
     """
     return claim(algorithm, "median", reduce=partial(Held, coordinate_median))

@@ -10,10 +10,10 @@ import math
 from dataclasses import replace
 from functools import partial
 
-from fedquilt.arguments import PositiveOrInfinite
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.parts.robust import Bounded
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.robust import Bounded
+from fedquilt.base.arguments import PositiveOrInfinite
+from fedquilt.base.registry import wrappers
 
 
 @wrappers.register

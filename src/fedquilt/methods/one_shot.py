@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import BatchSize, Count, Momentum, NonNegative, Rate
-from fedquilt.core.algorithm import Algorithm
+from fedquilt.algorithm.algorithm import Algorithm, Course
+from fedquilt.algorithm.parts.convergence import LossStandsStill
+from fedquilt.algorithm.parts.sampling import DropLast
+from fedquilt.base.arguments import BatchSize, Count, Momentum, NonNegative, Rate
+from fedquilt.base.registry import methods
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.parts.convergence import LossStandsStill
-from fedquilt.parts.sampling import DropLast
-from fedquilt.registry import methods
 
 
 @methods.register
@@ -33,7 +33,7 @@ def one_shot(
     A client stops when the mean training loss of a pass over its data has fallen by no more than `tolerance` of the one
     before, `patience` passes in a row, or after `max_epochs`. Training ends after one round, whatever `rounds` says.
 
-    >>> one_shot(tolerance=0.01).last_round
+    >>> one_shot(tolerance=0.01).course.last_round
     1
     """
     base = fed_avg(
@@ -45,4 +45,4 @@ def one_shot(
         weight_decay=weight_decay,
         drop_last=drop_last,
     )
-    return replace(base, name="one_shot", until=LossStandsStill(tolerance, patience), last_round=1)
+    return replace(base, name="one_shot", course=Course(until=LossStandsStill(tolerance, patience), last_round=1))

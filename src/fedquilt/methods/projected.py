@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import NonNegative, PositiveOrInfinite
-from fedquilt.core.algorithm import Algorithm
-from fedquilt.core.transform import chain
-from fedquilt.parts.noise import add_noise
-from fedquilt.parts.norms import Centre, project_to_ball
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.parts.noise import add_noise
+from fedquilt.algorithm.parts.norms import Centre, project_to_ball
+from fedquilt.algorithm.transform import chain
+from fedquilt.base.arguments import NonNegative, PositiveOrInfinite
+from fedquilt.base.registry import wrappers
 
 
 @wrappers.register

@@ -14,17 +14,18 @@ from dataclasses import replace
 
 import torch
 
-from fedquilt.core.algorithm import Algorithm, Cohort, add_exchange, claim
-from fedquilt.core.client import ClientUpdate
-from fedquilt.core.exact import ExactMean
-from fedquilt.core.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
-from fedquilt.core.params import Layout, Tensors
-from fedquilt.core.state import ServerState
-from fedquilt.core.transform import chain
-from fedquilt.errors import SpecError
-from fedquilt.parts.given import add_given
-from fedquilt.parts.weights import equally
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
+from fedquilt.algorithm.cohort import Cohort
+from fedquilt.algorithm.exact import ExactMean
+from fedquilt.algorithm.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
+from fedquilt.algorithm.parts.given import add_given
+from fedquilt.algorithm.parts.weights import equally
+from fedquilt.algorithm.state import ServerState
+from fedquilt.algorithm.transform import chain
+from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import wrappers
+from fedquilt.compute.layout import Layout, Tensors
 
 NAME = "scaffold"
 
@@ -42,16 +43,16 @@ def scaffold(algorithm: Algorithm) -> Algorithm:
     """
     exchange = Exchange(
         NAME,
-        announce=_announce,
+        first_broadcast=_announce,
         begin=_begin,
         end=_end,
         uploads=_uploads,
         gather=_Variates,
-        retell=_retell,
+        next_broadcast=_retell,
         regroup=_regroup,
         remembers=True,
     )
-    if algorithm.keep_local_state:
+    if algorithm.local.keep:
         raise SpecError("scaffold: needs momentum that starts anew in every round: leave keep_momentum out")
     exchanging = add_exchange(algorithm, exchange)
     return claim(replace(exchanging, local=chain(add_given(NAME), algorithm.local)), NAME, weigh=equally)
@@ -63,18 +64,18 @@ def _announce(setting: Setting) -> First:
 
 def _begin(visit: Visit) -> Tensors:
     """Return c − c_k, by parameter."""
-    own = torch.zeros_like(visit.announced["variate"]) if visit.kept is None else visit.kept["variate"]
-    return visit.context.bench.layout.parameters_of(visit.announced["variate"] - own)
+    own = torch.zeros_like(visit.broadcast["variate"]) if visit.kept is None else visit.kept["variate"]
+    return visit.context.replica.layout.parameters_of(visit.broadcast["variate"] - own)
 
 
 def _end(visit: Visit, trained: Trained) -> Parting:
     """Return c_k⁺ to keep, and c_k⁺ − c_k to tell."""
-    change = -visit.announced["variate"] - trained.delta / (trained.effective_steps * trained.lr)
+    change = -visit.broadcast["variate"] - trained.delta / (trained.effective_steps * trained.lr)
     own = change if visit.kept is None else visit.kept["variate"] + change
     return Parting(keep={"variate": own}, told={"variate": change})
 
 
-def _uploads(layout: Layout, announced: Tensors) -> dict[str, Upload]:
+def _uploads(layout: Layout, broadcast: Tensors) -> dict[str, Upload]:
     return {"variate": Upload((layout.size,))}
 
 
@@ -97,8 +98,8 @@ class _Variates:
         return {"change": mean * (len(self._heard) / self._population)}
 
 
-def _retell(announced: Tensors, gathered: Tensors) -> Tensors:
-    return {"variate": announced["variate"] + gathered["change"]}
+def _retell(broadcast: Tensors, gathered: Tensors) -> Tensors:
+    return {"variate": broadcast["variate"] + gathered["change"]}
 
 
 def _regroup(state: ServerState, members: Sequence[int], kept: Sequence[Tensors | None]) -> ServerState:
@@ -106,4 +107,4 @@ def _regroup(state: ServerState, members: Sequence[int], kept: Sequence[Tensors 
     total = torch.zeros_like(state.model.vector)
     for own in kept:
         total += 0 if own is None else own["variate"]
-    return replace(state, announced=state.announced | {NAME: {"variate": total / len(kept)}})
+    return replace(state, broadcast=state.broadcast | {NAME: {"variate": total / len(kept)}})

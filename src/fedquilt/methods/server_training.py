@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.arguments import BelowOne, ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
-from fedquilt.core.algorithm import Algorithm, claim
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.sampling import DropLast
+from fedquilt.base.arguments import BelowOne, ChangingBatchSize, ChangingCount, Momentum, NonNegative, Rate
+from fedquilt.base.registry import wrappers
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.parts.sampling import DropLast
-from fedquilt.registry import wrappers
 
 
 @wrappers.register
@@ -36,7 +36,7 @@ def server_training(
     Nothing more is sent: the cost is the server's.
 
     >>> from fedquilt import fed_avg
-    >>> server_training(fed_avg(), share=0.1).server_share
+    >>> server_training(fed_avg(), share=0.1).after.share
     0.1
     """
     if not share:
@@ -45,4 +45,4 @@ def server_training(
         lr=lr, epochs=epochs, batch=batch, momentum=momentum, weight_decay=weight_decay, drop_last=drop_last
     )
     inner = replace(inner, loss=replace(algorithm.loss, normalise=True))
-    return claim(algorithm, "server_training", after=inner, server_share=share)
+    return claim(algorithm, "server_training", after={"algorithm": inner, "share": share})

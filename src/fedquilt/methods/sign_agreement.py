@@ -16,13 +16,14 @@ from typing import Literal
 
 import torch
 
-from fedquilt.arguments import NonNegative
-from fedquilt.core.algorithm import Algorithm, Cohort, add_exchange
-from fedquilt.core.client import ClientUpdate
-from fedquilt.core.exchange import Exchange
-from fedquilt.core.params import Tensors
-from fedquilt.core.transform import At, State, Transform
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, add_exchange
+from fedquilt.algorithm.cohort import Cohort
+from fedquilt.algorithm.exchange import Exchange
+from fedquilt.algorithm.transform import At, Transform
+from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.base.arguments import NonNegative
+from fedquilt.base.registry import wrappers
+from fedquilt.compute.layout import State, Tensors
 
 NAME = "sign_agreement"
 

@@ -11,10 +11,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedquilt.core.algorithm import Algorithm, claim
-from fedquilt.parts.held import Held
-from fedquilt.parts.robust import coordinate_trimmed_mean
-from fedquilt.registry import wrappers
+from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.held import Held
+from fedquilt.algorithm.parts.robust import coordinate_trimmed_mean
+from fedquilt.base.registry import wrappers
 
 BelowHalf = Annotated[float, Field(ge=0, lt=0.5)]
 

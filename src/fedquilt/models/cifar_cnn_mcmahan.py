@@ -13,12 +13,12 @@ from typing import Literal
 
 from torch import nn
 
-from fedquilt.arguments import Size
+from fedquilt.base.arguments import Size
+from fedquilt.base.registry import models
 from fedquilt.data.data import Data
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.models.local_response import LocalResponseNorm
 from fedquilt.models.sizes import classes_of
-from fedquilt.registry import models
 
 
 @models.register

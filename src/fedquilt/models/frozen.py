@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from fedquilt.errors import SpecError, nearest
+from fedquilt.base.errors import SpecError, nearest
 from fedquilt.models.weights import within
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Size
+from fedquilt.base.arguments import Size
+from fedquilt.base.registry import models
 from fedquilt.data.data import Data
 from fedquilt.models.classifier import ending_in_classifier
 from fedquilt.models.sizes import classes_of, inputs_of
-from fedquilt.registry import models
 
 
 @models.register

@@ -35,13 +35,13 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from fedquilt.arguments import Positive, Size
+from fedquilt.base.arguments import Positive, Size
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import models
 from fedquilt.data.data import Data
-from fedquilt.data.folders import own
-from fedquilt.errors import SpecError
+from fedquilt.data.fetch.folders import own
 from fedquilt.models.sizes import classes_of
 from fedquilt.models.weights import load_weights, unlike
-from fedquilt.registry import models
 
 # Table 2: expansion t, channels c, blocks n, stride s of the first.
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))

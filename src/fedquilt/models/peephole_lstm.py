@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedquilt.kernels.build import usable
-from fedquilt.kernels.lstm import lstm_layer
+from fedquilt.compute.kernels.build import usable
+from fedquilt.compute.kernels.lstm import lstm_layer
 
 Biases = Literal[1, 2]
 
@@ -41,7 +41,7 @@ class PeepholeLSTM(nn.Module):
     """
 
     compiled_as: type[nn.Module]
-    """What takes its place where a run is compiled: see `fedquilt.kernels`."""
+    """What takes its place where a run is compiled: see `fedquilt.compute.kernels`."""
 
     def __init__(self, inputs: int, hidden: int, peepholes: bool = True, biases: Biases = 1) -> None:
         """Make the matrices; there are 4h·(inputs + h + biases) + 3h parameters, h being `hidden`."""
@@ -72,7 +72,7 @@ class PeepholeLSTM(nn.Module):
 
 
 class CompiledPeepholeLSTM(PeepholeLSTM):
-    """The same by the kernel of `fedquilt.kernels.lstm`."""
+    """The same by the kernel of `fedquilt.compute.kernels.lstm`."""
 
     kernel = "lstm"
 

@@ -20,12 +20,12 @@ from pydantic import PlainValidator
 from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 
-from fedquilt.arguments import Size
-from fedquilt.core.rng import generator
+from fedquilt.base.arguments import Size
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import models
+from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
-from fedquilt.errors import SpecError
 from fedquilt.models.sizes import classes_of, inputs_of
-from fedquilt.registry import models
 
 
 def _positive_or_median(value: object) -> float | str:
@@ -96,8 +96,7 @@ def _median_distance(data: Data | None) -> float:
     if data is None:
         raise SpecError("sigma: 'median' is measured on a data set; pass it as data=…, or give a number")
     rows = generator(0, "median heuristic").permutation(len(data.train))[:1000]
-    x = data.train.x[torch.from_numpy(rows)]
-    x = x if data.prepare is None else data.prepare(x)
+    x = data.inputs(data.train, torch.from_numpy(rows))
     distances = torch.pdist(x.flatten(1).double()).numpy()
     median = float(np.median(distances)) if len(distances) else 0.0
     if not (median > 0 and isfinite(median)):

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedquilt.arguments import Size
+from fedquilt.base.arguments import Size
+from fedquilt.base.registry import models
 from fedquilt.data.data import Data
 from fedquilt.models.sizes import classes_of
-from fedquilt.registry import models
 
 WIDTHS = (16, 32, 64)
 BLOCKS = 3

@@ -6,8 +6,8 @@ either they are those of the model's paper.
 
 from __future__ import annotations
 
+from fedquilt.base.errors import SpecError
 from fedquilt.data.data import Data
-from fedquilt.errors import SpecError
 
 
 def inputs_of(data: Data | None, given: int | None, published: int) -> int:
@@ -18,12 +18,11 @@ def inputs_of(data: Data | None, given: int | None, published: int) -> int:
     (64, 784, 2)
     >>> inputs_of(digits(), 784, published=784)
     Traceback (most recent call last):
-    fedquilt.errors.SpecError: inputs: is 784, but an example of digits has 64 values; leave it out
+    fedquilt.base.errors.SpecError: inputs: is 784, but an example of digits has 64 values; leave it out
     """
     if data is None:
         return published if given is None else given
-    first = data.train.x[:1]
-    found = (first if data.prepare is None else data.prepare(first)).numel()
+    found = data.inputs(data.train, range(1)).numel()
     if given not in (None, found):
         raise SpecError(f"inputs: is {given}, but an example of {data.name} has {found} values; leave it out")
     return found
@@ -40,7 +39,7 @@ def classes_of(data: Data | None, given: int | None, published: int, key: str = 
     (10, 12, 2)
     >>> classes_of(digits(), 9, published=10)
     Traceback (most recent call last):
-    fedquilt.errors.SpecError: classes: is 9, but digits has 10 classes; leave it out
+    fedquilt.base.errors.SpecError: classes: is 9, but digits has 10 classes; leave it out
     """
     if data is None:
         return published if given is None else given

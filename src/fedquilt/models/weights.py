@@ -14,9 +14,9 @@ import safetensors
 import torch
 from torch import nn
 
-from fedquilt.core.params import Tensors
-from fedquilt.data.files import require_regular
-from fedquilt.errors import DataError
+from fedquilt.base.errors import DataError
+from fedquilt.compute.layout import Tensors
+from fedquilt.data.formats.files import require_regular
 
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """What batch normalisation keeps besides its weights."""

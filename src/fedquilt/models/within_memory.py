@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from fedquilt.data.memory import require_memory
+from fedquilt.base.memory import require_memory
 
 COPIES = 4
 """A run holds a model so many times at least: the server's, a worker's, an update and the sum of updates."""
@@ -25,7 +25,7 @@ class WithinMemory(TorchFunctionMode):
     >>> with WithinMemory():
     ...     nn.Linear(10**8, 10**8)
     Traceback (most recent call last):
-    fedquilt.errors.DataError: the model, of which a run has 4 copies, would take 160,000,000 GB of memory; ...
+    fedquilt.base.errors.DataError: the model, of which a run has 4 copies, would take 160,000,000 GB of memory; ...
     """
 
     def __init__(self) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedquilt.arguments import Size
+from fedquilt.base.arguments import Size
+from fedquilt.base.registry import models
 from fedquilt.data.data import Data
 from fedquilt.models.next_symbol import NextSymbolLSTM
 from fedquilt.models.peephole_lstm import Biases
 from fedquilt.models.sizes import classes_of
-from fedquilt.registry import models
 
 
 @models.register

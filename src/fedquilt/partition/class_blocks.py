@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedquilt.arguments import Seed, Size
-from fedquilt.core.rng import generator
+from fedquilt.base.arguments import Seed, Size
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import partitions
+from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
-from fedquilt.errors import SpecError
 from fedquilt.partition.labels import Labels, require_classes
 from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
 from fedquilt.partition.stratified import deal_by_class
-from fedquilt.registry import partitions
 
 
 @partitions.register

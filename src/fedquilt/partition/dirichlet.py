@@ -29,16 +29,17 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedquilt.arguments import Count, Seed, Size
-from fedquilt.core.rng import generator
+from fedquilt.base.arguments import Count, Seed, Size
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import partitions
+from fedquilt.base.rng import generator
+from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
-from fedquilt.errors import SpecError
 from fedquilt.partition.draws import Floats, log_dirichlet, shares
 from fedquilt.partition.labels import Labels, require_classes, require_one_each
 from fedquilt.partition.own_tests import with_own_tests
-from fedquilt.partition.partition import Indices, Partition
+from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
-from fedquilt.registry import partitions
 
 Concentration = Annotated[float, Field(ge=0)]
 """0 is one class a client, `inf` the prior itself."""

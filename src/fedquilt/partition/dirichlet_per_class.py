@@ -14,15 +14,16 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from fedquilt.arguments import Positive, Seed, Size
-from fedquilt.core.rng import generator
+from fedquilt.base.arguments import Positive, Seed, Size
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import partitions
+from fedquilt.base.rng import generator
+from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
-from fedquilt.errors import SpecError
 from fedquilt.partition.draws import log_dirichlet, shares
 from fedquilt.partition.labels import Labels, require_classes
 from fedquilt.partition.own_tests import with_own_tests
-from fedquilt.partition.partition import Indices, Partition
-from fedquilt.registry import partitions
+from fedquilt.partition.partition import Partition
 
 REDRAWS = 100
 """Populations drawn before giving up."""

@@ -13,13 +13,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.arguments import NonNegative, Seed, Size
-from fedquilt.core.noise import Noise
+from fedquilt.base.arguments import NonNegative, Seed, Size
+from fedquilt.base.registry import partitions
 from fedquilt.data.data import Data
+from fedquilt.data.noise import Noise
 from fedquilt.partition.iid import iid
 from fedquilt.partition.labels import Labels
 from fedquilt.partition.partition import Partition
-from fedquilt.registry import partitions
 
 
 @partitions.register

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedquilt.arguments import Count, Fraction, Seed
+from fedquilt.base.arguments import Count, Fraction, Seed
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import partitions
+from fedquilt.data.cells import DEEPEST, adaptive_cells, cell_around, numbered_cells
 from fedquilt.data.data import Data
-from fedquilt.errors import SpecError
-from fedquilt.partition.cells import DEEPEST, adaptive_cells, cell_around, numbered_cells
 from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
-from fedquilt.registry import partitions
 
 Level = Annotated[int, Field(ge=0, le=DEEPEST)]
 

@@ -5,14 +5,14 @@ McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Dec
 
 from __future__ import annotations
 
-from fedquilt.arguments import Seed, Size
-from fedquilt.core.rng import generator
+from fedquilt.base.arguments import Seed, Size
+from fedquilt.base.registry import partitions
+from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.partition.labels import Labels, require_one_each
 from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
-from fedquilt.registry import partitions
 
 
 @partitions.register

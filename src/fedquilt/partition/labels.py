@@ -10,7 +10,7 @@ from pydantic import PlainValidator
 from pydantic_core import PydanticCustomError
 from torch import Tensor
 
-from fedquilt.errors import SpecError
+from fedquilt.base.errors import SpecError
 
 
 def _labels(value: object) -> npt.NDArray[np.integer[Any]]:
@@ -30,7 +30,7 @@ def require_classes(labels: npt.NDArray[np.integer[Any]]) -> None:
 
     >>> require_classes(np.zeros((3, 80), dtype=np.int64))
     Traceback (most recent call last):
-    fedquilt.errors.SpecError: needs one class an example, but the labels of this data set have the shape (3, 80)
+    fedquilt.base.errors.SpecError: needs one class an example, but the labels of this data set have the shape (3, 80)
     """
     if not np.issubdtype(labels.dtype, np.integer):
         raise SpecError("needs one class an example, but the targets of this data set are numbers")
@@ -45,7 +45,7 @@ def require_one_each(labels: npt.NDArray[np.integer[Any]], clients: int) -> None
 
     >>> require_one_each(np.zeros(3, dtype=np.int64), clients=4)
     Traceback (most recent call last):
-    fedquilt.errors.SpecError: clients: 4 clients cannot each hold an example of 3; at most 3 clients
+    fedquilt.base.errors.SpecError: clients: 4 clients cannot each hold an example of 3; at most 3 clients
     """
     if clients > len(labels):
         raise SpecError(

@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.arguments import Count
+from fedquilt.base.arguments import Count
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import partitions
 from fedquilt.data.data import Data
-from fedquilt.errors import SpecError
 from fedquilt.partition.partition import Partition
-from fedquilt.registry import partitions
 
 
 @partitions.register

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.core.rng import generator
+from fedquilt.base.errors import SpecError
+from fedquilt.base.rng import generator
+from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
-from fedquilt.errors import SpecError
-from fedquilt.partition.partition import Indices, Partition
+from fedquilt.partition.partition import Partition
 
 Labels = npt.NDArray[np.integer[Any]]
 

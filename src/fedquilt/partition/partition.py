@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.core.noise import Noise
-from fedquilt.errors import SpecError
-
-Indices = npt.NDArray[np.int64]
+from fedquilt.base.errors import SpecError
+from fedquilt.base.types import Indices
+from fedquilt.data.noise import Noise
 
 Positions = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 """Places in a data set, in as few bytes as they need: with many clients, they are what a population costs."""
@@ -74,6 +73,25 @@ class Partition:
     def client(self, k: int) -> Indices:
         """Return the positions that client k holds."""
         return self.indices[self.offsets[k] : self.offsets[k + 1]].astype(np.int64)
+
+    def size(self, k: int) -> int:
+        """Count the examples of client k; cheap where there are a million clients."""
+        return int(self.offsets[k + 1] - self.offsets[k])
+
+    def only(self, clients: Sequence[int]) -> tuple[Partition, Indices]:
+        """Return the same clients, of whom only these hold examples, and the positions that those hold now.
+
+        The partition that is returned counts its positions within them, as whoever has only those examples does.
+
+        >>> alone, rows = Partition.of([[4, 2], [0], [1, 3]]).only([2])
+        >>> alone.sizes.tolist(), alone.client(2).tolist(), rows.tolist()
+        ([0, 0, 2], [0, 1], [1, 3])
+        """
+        hosted = np.unique(np.asarray(clients, dtype=np.int64))
+        sizes = np.zeros(len(self), dtype=np.int64)
+        sizes[hosted] = self.sizes[hosted]
+        rows = np.concatenate([np.zeros(0, dtype=np.int64), *(self.client(k) for k in hosted.tolist())])
+        return Partition.by_sizes(np.arange(len(rows)), sizes), rows
 
     @property
     def sizes(self) -> Indices:

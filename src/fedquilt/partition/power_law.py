@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedquilt.arguments import Count, NonNegative, Seed, Size
-from fedquilt.core.rng import generator
+from fedquilt.base.arguments import Count, NonNegative, Seed, Size
+from fedquilt.base.registry import partitions
+from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
 from fedquilt.partition.labels import Labels, require_one_each
 from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import sizes_by
-from fedquilt.registry import partitions
 
 
 @partitions.register

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.errors import SpecError
-from fedquilt.partition.partition import Indices
+from fedquilt.base.errors import SpecError
+from fedquilt.base.types import Indices
 
 
 def even_sizes(total: int, parts: int) -> Indices:

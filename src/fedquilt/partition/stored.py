@@ -17,15 +17,16 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.core.noise import Noise
+from fedquilt.base.errors import DataError
+from fedquilt.base.memory import require_memory
+from fedquilt.base.registry import partitions
+from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
-from fedquilt.data.files import open_file
-from fedquilt.data.folders import own
-from fedquilt.data.memory import require_memory
-from fedquilt.errors import DataError
+from fedquilt.data.fetch.folders import own
+from fedquilt.data.formats.files import open_file
+from fedquilt.data.noise import Noise
 from fedquilt.partition.labels import Labels
-from fedquilt.partition.partition import Indices, Partition, small
-from fedquilt.registry import partitions
+from fedquilt.partition.partition import Partition, small
 
 FORMAT = "fedquilt partition 1"
 NAMES = {"about.npy"} | {f"{part}{name}.npy" for part in ("", "test_") for name in ("indices", "offsets", "noise")}

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedquilt.arguments import Seed, Size
-from fedquilt.core.rng import generator
+from fedquilt.base.arguments import Seed, Size
+from fedquilt.base.registry import partitions
+from fedquilt.base.rng import generator
+from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
 from fedquilt.partition.labels import Labels, require_classes, require_one_each
 from fedquilt.partition.own_tests import with_own_tests
-from fedquilt.partition.partition import Indices, Partition
+from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
-from fedquilt.registry import partitions
 
 
 @partitions.register

@@ -3,10 +3,7 @@
 A simulation is no part of an algorithm: the same algorithm goes to real sites without it. A spec has it in `[[simulate]]`.
 """
 
-from fedquilt.simulate.availability import availability
-from fedquilt.simulate.corrupt import corrupt
-from fedquilt.simulate.dropout import dropout
-from fedquilt.simulate.simulation import Simulation
-from fedquilt.simulate.stragglers import stragglers
+from fedquilt.base import registry as _registry
+from fedquilt.base.namespace import namespace as _namespace
 
-__all__ = ["Simulation", "availability", "corrupt", "dropout", "stragglers"]
+_namespace(__name__, _registry.simulations, defined={"fedquilt.simulate.simulation": ("Simulation",)})

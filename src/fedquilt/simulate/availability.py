@@ -6,9 +6,9 @@ American English will likely be plugged in at different times than speakers of B
 
 from __future__ import annotations
 
-from fedquilt.arguments import Count, Fraction
-from fedquilt.errors import SpecError
-from fedquilt.registry import simulations
+from fedquilt.base.arguments import Count, Fraction
+from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import simulations
 from fedquilt.simulate.rules import ByClassAndHour
 from fedquilt.simulate.simulation import Simulation
 

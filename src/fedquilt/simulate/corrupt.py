@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fedquilt.arguments import BelowOne, Positive
-from fedquilt.registry import simulations
+from fedquilt.base.arguments import BelowOne, Positive
+from fedquilt.base.registry import simulations
 from fedquilt.simulate.corruption import Corruption
 from fedquilt.simulate.corruptions import AddNormal, FlipSign, flip_labels, send_nan
 from fedquilt.simulate.simulation import NOTHING, Simulation

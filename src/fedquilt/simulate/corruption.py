@@ -9,7 +9,10 @@ from functools import lru_cache
 import numpy as np
 from torch import Tensor
 
-from fedquilt.core.rng import generator
+from fedquilt.base.rng import generator
+
+Tamper = Callable[[Tensor, np.random.Generator], Tensor]
+"""(a client's update, generator) -> what it sends instead."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class Corruption:
 
     share: float
     labels: Callable[[Tensor, int], Tensor] | None = None
-    update: Callable[[Tensor, np.random.Generator], Tensor] | None = None
+    update: Tamper | None = None
 
     def hits(self, client: int, population: int, seed: int) -> bool:
         """Say whether a client is corrupt."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedquilt.core.loss import IGNORED
+from fedquilt.data.data import IGNORED
 
 
 def send_nan(delta: Tensor, rng: np.random.Generator) -> Tensor:

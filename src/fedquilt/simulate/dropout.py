@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from fedquilt.arguments import BelowOne
-from fedquilt.registry import simulations
+from fedquilt.base.arguments import BelowOne
+from fedquilt.base.registry import simulations
 from fedquilt.simulate.rules import DropOut
 from fedquilt.simulate.simulation import NOTHING, Simulation
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from fedquilt.core.population import Population
+from fedquilt.base.types import Indices
 
-Indices = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    from fedquilt.partition.population import Population
+
 
 Available = Callable[[int, "Population", int], npt.NDArray[np.bool_]]
 """(round, all clients, seed) -> which of them can be asked."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.core.population import Population
-from fedquilt.core.rng import generator
+from fedquilt.base.rng import generator
+from fedquilt.partition.population import Population
 from fedquilt.simulate.presence import Absence, Roll
 
 Floats = npt.NDArray[np.float64]
@@ -97,7 +97,8 @@ class ByClassAndHour:
 
     def __call__(self, round_: int, population: Population, seed: int) -> npt.NDArray[np.bool_]:
         """Draw who can be asked; one generator serves all clients, so that a million of them cost milliseconds."""
-        probability = self.probabilities(round_, population.classes)[population.commonest_class]
+        held = population.classes_held
+        probability = self.probabilities(round_, held.classes)[held.commonest]
         return generator(seed, "available", round_).random(len(population)) < probability
 
     def probabilities(self, round_: int, classes: int) -> Floats:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from torch import Tensor
 
-from fedquilt.core.describe import describe
-from fedquilt.errors import SpecError
-from fedquilt.simulate.corruption import Corruption
+from fedquilt.base.describe import describe
+from fedquilt.base.errors import SpecError
+from fedquilt.base.rng import generator
+from fedquilt.base.types import Indices
+from fedquilt.simulate.corruption import Corruption, Tamper
 from fedquilt.simulate.presence import Absent, Available
-
-Indices = npt.NDArray[np.int64]
 
 Select = Callable[[Indices, np.random.Generator], Indices]
 """(sizes of the clients to choose from, generator) -> the cohort's clients."""
@@ -45,6 +46,24 @@ class Simulation:
         """The rules of who does not answer. A server that takes the first answers takes those of clients that answer."""
         return self.drop_out + self.too_late
 
+    def relabel_of(self, client: int, clients: int, seed: int) -> Callable[[Tensor, int], Tensor] | None:
+        """Return what a client makes of its labels, if it is one of the corrupt ones; `clients` is how many there are."""
+        for corruption in self.corruption:
+            if corruption.labels is not None and corruption.hits(client, clients, seed):
+                return corruption.labels
+        return None
+
+    def tamper_of(
+        self, client: int, clients: int, seed: int, key: tuple[int, int, int]
+    ) -> Callable[[Tensor], Tensor] | None:
+        """Return what a client does to its update before it sends it, if it is one of the corrupt ones."""
+        hit = [
+            (number, corruption.update)
+            for number, corruption in enumerate(self.corruption)
+            if corruption.update is not None and corruption.hits(client, clients, seed)
+        ]
+        return partial(_tampered, hit, seed, key) if hit else None
+
 
 NOTHING = Simulation()
 
@@ -60,7 +79,7 @@ def combined(simulations: Iterable[Simulation]) -> Simulation:
     (1, 2)
     >>> combined([dropout(probability=0.1), dropout(probability=0.2)])
     Traceback (most recent call last):
-    fedquilt.errors.SpecError: dropout is applied twice, with different values: take one of them
+    fedquilt.base.errors.SpecError: dropout is applied twice, with different values: take one of them
     """
     parts: dict[str, Simulation] = {}
     found = list(simulations)
@@ -76,6 +95,12 @@ def combined(simulations: Iterable[Simulation]) -> Simulation:
         too_late=tuple(rule for simulation in once for rule in simulation.too_late),
         corruption=tuple(each for simulation in found for each in simulation.corruption),
     )
+
+
+def _tampered(hit: Sequence[tuple[int, Tamper]], seed: int, key: tuple[int, int, int], delta: Tensor) -> Tensor:
+    for number, change in hit:
+        delta = change(delta, generator(seed, "corruption", *key, number))
+    return delta
 
 
 def _one(simulations: list[Simulation], part: str, words: str) -> Any:

@@ -10,9 +10,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedquilt.arguments import NonNegative, Positive, PositiveOrInfinite
-from fedquilt.parts.selection import AskMore
-from fedquilt.registry import simulations
+from fedquilt.algorithm.parts.selection import AskMore
+from fedquilt.base.arguments import NonNegative, Positive, PositiveOrInfinite
+from fedquilt.base.registry import simulations
 from fedquilt.simulate.rules import Slowness
 from fedquilt.simulate.simulation import Simulation
 

@@ -1,0 +1,29 @@
+"""How a cohort's updates become one: the weighted mean. Robust ones are in `robust.py`."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedquilt.algorithm.cohort import Cohort
+from fedquilt.algorithm.exact import ExactMean
+from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate
+
+
+class WeightedMean:
+    """The exact mean of the updates, weighted as they report; the same bits in whatever order they come."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        """Make an empty mean."""
+        self._mean = ExactMean(cohort.parameters, cohort.weight)
+
+    def add(self, update: ClientUpdate) -> None:
+        """Take in one update."""
+        self._mean.add(update.slot, update.delta, update.weight)
+
+    def add_block(self, block: BlockUpdate) -> None:
+        """Take in the updates of a block at once."""
+        self._mean.add_rows(block.slots, block.values.vector, block.weights)
+
+    def finish(self) -> Tensor | None:
+        """Return the mean."""
+        return self._mean.finish()

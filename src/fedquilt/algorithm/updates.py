@@ -1,0 +1,102 @@
+"""The updates of a block of clients as matrices, one row a client, so that they can be taken in at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import Tensor
+
+from fedquilt.base.text import LONGEST_TEXT, visible
+from fedquilt.compute.layout import ModelState, State
+
+LONGEST_REASON = LONGEST_TEXT + 200
+"""Characters of a fault's reason: those of a text from a client, and our own around it."""
+
+
+Kind = Literal["error", "unusable update", "overflow", "died", "too slow", "no examples", "absent"]
+"""What kind of fault it is: reasons may all differ, and are counted by this. "overflow" is NaN, infinite or too large."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClientUpdate:
+    """What a client sends back. Its tensors are valid until the engine is asked for the next one.
+
+    `told` and `keep` are by exchange: what the client tells the server, and what it remembers.
+    """
+
+    client: int
+    slot: int
+    delta: Tensor
+    buffers: Tensor
+    counters: Tensor
+    weight: float
+    loss: float
+    steps: int
+    examples: int
+    keep: State | None = None
+    told: State = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A client that is left out of a round, and why; `simulated` if the simulation asked for it.
+
+    The reason may hold what a client said, and is made safe to store and to show here, for everybody who reads it.
+    """
+
+    client: int
+    slot: int
+    reason: str
+    simulated: bool = False
+    kind: Kind = "error"
+
+    def __post_init__(self) -> None:
+        """Make the reason one line of bounded length, without control characters."""
+        object.__setattr__(self, "reason", visible(self.reason, LONGEST_REASON))
+
+    def named(self) -> dict[str, Any]:
+        """Return what a record says of it."""
+        return {"client": self.client, "kind": self.kind, "reason": self.reason}
+
+
+@dataclass(frozen=True, eq=False)
+class BlockUpdate:
+    """What the clients of a block send back; the rows of `values` are theirs, `values.vector` the differences.
+
+    They keep and tell nothing besides. Iterating yields every client's own update. The tensors are valid until the engine
+    is asked for the next result.
+    """
+
+    clients: Sequence[int]
+    slots: Sequence[int]
+    values: ModelState
+    weights: Sequence[float]
+    losses: Sequence[float]
+    steps: Sequence[int]
+    examples: Sequence[int]
+
+    def __len__(self) -> int:
+        """Count the clients."""
+        return len(self.clients)
+
+    def __iter__(self) -> Iterator[ClientUpdate]:
+        """Yield the updates one by one."""
+        columns = (self.weights, self.losses, self.steps, self.examples)
+        tensors = (self.values.vector, self.values.buffers, self.values.counters)
+        for client, slot, *rest in zip(self.clients, self.slots, *tensors, *columns, strict=True):
+            yield ClientUpdate(client, slot, *rest)
+
+
+Answer = ClientUpdate | BlockUpdate | Fault
+"""What an engine yields."""
+
+
+def one_by_one(answers: Iterable[Answer]) -> Iterator[ClientUpdate | Fault]:
+    """Take blocks apart."""
+    for answer in answers:
+        if isinstance(answer, BlockUpdate):
+            yield from answer
+        else:
+            yield answer

@@ -1,0 +1,127 @@
+"""Learning curves, and rounds to a target accuracy as McMahan 2017 (§3) counts them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+EVALUATED = ("accuracy", "loss", "metrics")
+"""What a record has, one or more, where the model was evaluated."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The records of a run's rounds, in order; `done` rounds are done at least, also where the last one's record is lost.
+
+    >>> history = History([{"round": 1, "accuracy": 0.5}, {"round": 2, "accuracy": None}, {"round": 3, "accuracy": 0.7}])
+    >>> history.rounds, history.accuracy, history.best
+    ([1, 3], [0.5, 0.7], (3, 0.7))
+    """
+
+    records: list[dict[str, Any]]
+    done: int = 0
+
+    def __len__(self) -> int:
+        """Count the rounds."""
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the records."""
+        return iter(self.records)
+
+    @property
+    def last(self) -> int:
+        """The last round that is done: as many as there are records, unless some are lost.
+
+        >>> History([{"round": 1}, {"round": 3}]).last, History([{"round": 1}], done=2).last, History([]).last
+        (3, 2, 0)
+        """
+        return max(self.records[-1]["round"] if self.records else 0, self.done)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no record is lost, so that what is derived from all of them is right."""
+        return len(self.records) == self.last
+
+    def _evaluated(self) -> list[dict[str, Any]]:
+        return [record for record in self.records if any(record.get(key) is not None for key in EVALUATED)]
+
+    @property
+    def newest(self) -> dict[str, Any] | None:
+        """The record of the last round after which the model was evaluated."""
+        return next(reversed(self._evaluated()), None)
+
+    @property
+    def rounds(self) -> list[int]:
+        """The rounds after which the model was evaluated."""
+        return [record["round"] for record in self._evaluated()]
+
+    @property
+    def accuracy(self) -> list[float]:
+        """Test accuracy after those rounds; nothing for a run that does not measure it."""
+        return self.curve("accuracy")[1]
+
+    @property
+    def loss(self) -> list[float]:
+        """Test loss after those rounds; NaN where it overflowed."""
+        return [math.nan if record["loss"] is None else record["loss"] for record in self._evaluated()]
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the other metrics that were measured."""
+        return list(dict.fromkeys(name for record in self._evaluated() for name in record.get("metrics", {})))
+
+    def curve(self, name: str) -> tuple[list[int], list[float]]:
+        """The rounds after which "accuracy", "loss" or another metric was measured and finite, and its values there.
+
+        >>> History([{"round": 1, "loss": None, "accuracy": 0.5}, {"round": 2, "loss": 0.25}]).curve("loss")
+        ([2], [0.25])
+        """
+        main = name in ("accuracy", "loss")
+        found = [(r["round"], (r if main else r.get("metrics", {})).get(name)) for r in self._evaluated()]
+        known = [(round_, value) for round_, value in found if value is not None]
+        return [round_ for round_, _ in known], [value for _, value in known]
+
+    @property
+    def best(self) -> tuple[int, float] | None:
+        """The round of the best test accuracy, the first of equals, and that accuracy."""
+        pairs = list(zip(*self.curve("accuracy"), strict=True))
+        return max(pairs, key=lambda pair: pair[1]) if pairs else None
+
+    @property
+    def lowest(self) -> tuple[int, float] | None:
+        """The round of the lowest test loss, the first of equals, and that loss.
+
+        >>> History([{"round": 1, "loss": 2.0}, {"round": 2, "loss": 0.5}, {"round": 3, "loss": None}]).lowest
+        (2, 0.5)
+        """
+        pairs = list(zip(*self.curve("loss"), strict=True))
+        return min(pairs, key=lambda pair: pair[1]) if pairs else None
+
+    def rounds_to(self, target: float) -> float | None:
+        """Return the rounds that a target accuracy took; see `rounds_to`."""
+        return rounds_to(*self.curve("accuracy"), target)
+
+
+def rounds_to(rounds: Sequence[int], accuracies: Sequence[float], target: float) -> float | None:
+    """Return where the learning curve first crosses the target, or None if it never does.
+
+    McMahan 2017: each curve is made monotone by taking the best accuracy of all rounds so far, and the crossing is found
+    by linear interpolation between the points. A first point that is already there counts as its own round.
+
+    >>> rounds_to([1, 2, 3, 4], [0.25, 0.5, 0.4, 1.0], target=0.75)
+    3.5
+    >>> rounds_to([1, 2], [0.5, 0.6], target=0.85) is None
+    True
+    """
+    curve = list(accumulate(accuracies, max))
+    for place, value in enumerate(curve):
+        if value >= target:
+            if place == 0:
+                return float(rounds[0])
+            before, step = curve[place - 1], rounds[place] - rounds[place - 1]
+            return rounds[place - 1] + step * (target - before) / (value - before)
+    return None

@@ -1,0 +1,189 @@
+"""`fedquilt data`: which data sets there are, what they are, and their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Column, Table
+
+from fedquilt.base import registry
+from fedquilt.base.errors import DataError, nearest
+from fedquilt.cli.console import err, out, say
+
+if TYPE_CHECKING:
+    from fedquilt.data.fetch.by_hand import Wanted
+    from fedquilt.data.fetch.published import File, Published
+    from fedquilt.data.fetch.tell import Tell
+
+app = typer.Typer(help="List, describe and fetch data sets.", no_args_is_help=True)
+BY_HAND_STATE = "by hand"
+
+Name = Annotated[str, typer.Argument(help="A data set, as `fedquilt data list` names it.")]
+
+
+@app.command(name="list", epilog="Example: fedquilt data list")
+def list_() -> None:
+    """List the data sets, and whether their files are there."""
+    rows = [(name, *_state(name)) for name in _names()]
+    if not out.is_terminal:
+        for row in rows:
+            print("\t".join(row))
+        return
+    table = Table(Column("data set", no_wrap=True), Column("files", no_wrap=True), "what it is")
+    for name, state, about in rows:
+        table.add_row(f"[bold]{name}[/bold]", escape(state), escape(about))
+    out.print(table)
+
+
+@app.command(epilog="Example: fedquilt data info cifar10 --check")
+def info(
+    name: Name,
+    check: Annotated[
+        bool, typer.Option("--check", help="Also read the files that are there: are they the published ones?")
+    ] = False,
+) -> None:
+    """Describe a data set: counts, licence, sources, where its files are looked for and which are missing."""
+    from fedquilt.data.fetch.by_hand import BY_HAND
+    from fedquilt.data.fetch.published_counts import COUNTS
+
+    published = _published(name)
+    files: list[tuple[File | Wanted, Path]]
+    if published is None:
+        say(registry.datasets.summary(name))
+        for counts in COUNTS.get(name, {}).values():
+            say(str(counts))
+        say(_by_hand(name) or "It has no published files: nothing is to be fetched.")
+        wanted = BY_HAND.get(name, ())
+        files = [(each, there) for each in wanted if (there := each.found()) is not None]
+    else:
+        _describe(published)
+        files = [(each, there) for each in published.files if (there := published.found(each)) is not None]
+    if check:
+        _check(name, files)
+
+
+def _describe(published: Published) -> None:
+    from fedquilt.data.fetch.folders import folders
+
+    say(published.about)
+    say(f"examples: {published.train:,} to train, {published.test:,} to test, {published.classes} classes")
+    say(f"in a spec: {published.in_spec}")
+    say(f"licence: {published.licence}")
+    for source in published.sources:
+        say(f"source: {source}")
+    for folder in folders():
+        say(f"looked for in: {', '.join(str(folder / below) for below in published.folders)}")
+    for file in published.files:
+        there = published.found(file)
+        say(f"missing: {file.name}" if there is None else f"there: {there}")
+
+
+def _check(name: str, files: list[tuple[File | Wanted, Path]]) -> None:
+    """Say of files whether they are the published ones; raise a DataError if one is not."""
+    wrong, seen = 0, set()
+    with _progress() as tell:
+        for file, path in files:
+            if path in seen or not path.is_file():
+                continue
+            seen.add(path)
+            try:
+                file.check(path, tell)
+            except DataError as error:
+                wrong += 1
+                say(f"not as published: {error}")
+            else:
+                say(f"as published: {path}" if file.can_check(path) else f"no digest is known: {path}")
+    if not seen:
+        say("There are no files to check.")
+    if wrong:
+        raise DataError(f"{name}: {wrong} of {len(seen)} files are not as published")
+
+
+@app.command(epilog="Example: fedquilt data get cifar10")
+def get(name: Name) -> None:
+    """Fetch a data set's missing files from its sources, and check them."""
+    published = _published(name)
+    if published is None:
+        if _state(name)[0] == BY_HAND_STATE:
+            err.print(_by_hand(name), highlight=False, markup=False, soft_wrap=True)
+            raise DataError(f"{name}: its files cannot be fetched; put them in place by hand, as listed above")
+        say(_by_hand(name) or f"{name} has no published files: nothing is to be fetched.")
+        return
+    from fedquilt.data.fetch.get import fetch
+
+    with _progress() as tell:
+        placed = fetch(published, tell, say)
+    for path in placed:
+        say(f"Wrote {path}")
+    say(f"{name}: all {len(published.files)} files are there, and were checked.")
+
+
+@contextmanager
+def _progress() -> Iterator[Tell]:
+    """Show a bar on a terminal, and nothing elsewhere."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=out, disable=not out.is_terminal, transient=True) as progress:
+        task = progress.add_task("", total=None, visible=False)
+
+        def tell(what: str, done: int, total: int | None) -> None:
+            progress.update(task, description=escape(what), completed=done, total=total, visible=True)
+
+        yield tell
+
+
+def _names() -> list[str]:
+    """List every data set: those of published files by their own names, the others by the function that makes them."""
+    from fedquilt.data.fetch.published import all_published
+
+    known = all_published()
+    return sorted({*registry.datasets, *known} - {published.family for published in known.values()})
+
+
+def _published(name: str) -> Published | None:
+    from fedquilt.data.fetch.published import all_published
+
+    names = _names()
+    family = [member.name for member in all_published().values() if member.family == name]
+    if family:
+        raise DataError(f"{name} is {len(family)} data sets: name one of {', '.join(family)}")
+    if name not in names:
+        raise DataError(f"no data set is called '{name}'; {nearest(name, names)}")
+    return all_published().get(name)
+
+
+def _by_hand(name: str) -> str:
+    """Say what a data set looks for that fedquilt cannot fetch; nothing if it is none of those."""
+    from fedquilt.data.fetch.by_hand import BY_HAND
+    from fedquilt.data.fetch.folders import folders
+
+    if name not in BY_HAND:
+        return ""
+    sources = dict.fromkeys(wanted.source for wanted in BY_HAND[name])
+    return "\n".join(
+        [
+            "fedquilt has no source to fetch its files from; they are put in place by hand.",
+            f"looked for in: {', '.join(map(str, folders()))} (FEDQUILT_DATA names other folders)",
+            *map(str, BY_HAND[name]),
+            *(f"source: {source}" for source in sources),
+        ]
+    )
+
+
+def _state(name: str) -> tuple[str, str]:
+    from fedquilt.data.fetch.by_hand import BY_HAND
+
+    published = _published(name)
+    if published is None:
+        needed = [wanted for wanted in BY_HAND.get(name, ()) if not wanted.when]
+        state = "there" if all(wanted.found() for wanted in needed) else BY_HAND_STATE
+        return state if needed else "nothing to fetch", registry.datasets.summary(name)
+    there = len(published.files) - len(published.missing())
+    if there in (0, len(published.files)):
+        return "there" if there else "missing", published.about
+    return f"{there} of {len(published.files)} files", published.about

@@ -1,0 +1,38 @@
+"""`fedquilt list`: what a spec can name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from fedquilt.base import registry
+from fedquilt.base.errors import SpecError, nearest
+from fedquilt.base.text import visible
+from fedquilt.cli.console import out
+from fedquilt.experiment.explain import KINDS
+
+EXAMPLE = "fedquilt list methods"
+
+
+def list_(kind: Annotated[str, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(KINDS)}.")]) -> None:
+    """List what a spec can name."""
+    if kind not in KINDS:
+        raise SpecError(f"there is no list '{visible(kind, 80)}'; {nearest(kind, KINDS)}")
+    lists: dict[str, registry.Registry] = {kind: getattr(registry, kind)}
+    if kind == "methods":  # what changes a method is a method to whoever looks for one
+        lists = {"[method]": registry.methods, "[[wrap]]": registry.wrappers, "[[simulate]]": registry.simulations}
+    for title, chosen in lists.items():
+        if not out.is_terminal:
+            where = f"\t{title}" if len(lists) > 1 else ""
+            for name in chosen:
+                print(f"{name}\t{chosen.summary(name)}{where}")
+            continue
+        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        if len(lists) > 1:
+            table.title, table.title_justify = f"for {escape(title)}", "left"
+        for name in chosen:
+            table.add_row(f"[bold]{name}[/bold]", escape(chosen.summary(name)))
+        out.print(table)

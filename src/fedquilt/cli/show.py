@@ -1,0 +1,141 @@
+"""`fedquilt show`: what a run folder says of its run."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Column, Table
+
+import fedquilt
+from fedquilt.analysis.divergence import ending
+from fedquilt.base.text import amount, clock, counted, figure, percent, scores
+from fedquilt.cli.console import out, say
+from fedquilt.cli.options import NoImport, RunFolderPath
+
+EXAMPLE = "fedquilt show runs/first --json | jq .digest"
+
+
+def show(
+    run_folder: RunFolderPath,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    diagnose: Annotated[
+        bool, typer.Option("--diagnose", help="Also train the next round's clients and measure why they disagree.")
+    ] = False,
+    no_import: NoImport = False,
+) -> None:
+    """Show a run: state, rounds, accuracy, best, digest of the model, what was left out."""
+    from fedquilt.experiment.summary import as_json
+
+    about = fedquilt.summary(run_folder)
+    if diagnose:
+        from fedquilt.experiment.diagnosis import diagnose_run
+
+        about["diagnosis"] = diagnose_run(run_folder)
+    if json:
+        print(as_json(about))  # plain print: Rich would wrap long lines
+        return
+    table = Table(Column(no_wrap=True), Column(overflow="fold"), show_header=False, box=None, padding=(0, 2, 0, 0))
+    lines = _lines(about)
+    digest = lines.pop("digest")
+    unbroken = {name: lines.pop(name) for name in ("error", "go on with") if name in lines}
+    for name, text in lines.items():
+        table.add_row(f"[bold]{escape(name)}[/bold]", escape(text))
+    out.print(table)
+    # Neither in the table: it would break a digest or a command into lines that cannot be copied.
+    out.print(f"[bold]digest[/bold]  {escape(digest)}", highlight=False, soft_wrap=True)
+    for name, text in unbroken.items():
+        say(f"{name}: {text}")
+
+
+def _lines(about: dict[str, Any]) -> dict[str, str]:
+    # Where records are lost, what the good ones say, and of how many rounds that is.
+    known = about["known"] or about
+    good = "" if about["known"] is None else f" the {counted(known['rounds'], 'round')} whose records are good"
+    of = good and f", in{good}"
+    left, best = known["left_out"], known["best"]
+    lines = {
+        "run": about["run"],
+        "state": about["state"],
+        "rounds": f"{about['round']} of {about['rounds']} ({_saved(about)})",
+        **dict(line.rsplit(" ", 1) for line in scores(about)),
+        "best": "–" if best is None else f"{_best(best)} in round {best['round']}{good and f', best of{good}'}",
+        "digest": about["digest"] or "–",
+    }
+    without = counted(left["rounds_without_update"], "round")
+    lines["left out"] = f"{counted(left['clients'], 'client')}, {without} without an update{of}"
+    lines["time"] = f"{clock(known['seconds'])}{of}"
+    lines["sent"] = f"{amount(known['bytes_down'])} down, {amount(known['bytes_up'])} up{of}"
+    for kind, count in left["kinds"].items():
+        lines[f"  {count}× {kind}"] = f"such as {left['examples'][kind]}"
+    if about["diverged"] is not None:
+        lines["diverged"] = ending(about["diverged"]).partition(": ")[2]
+    if about["error"] is not None:
+        lines["error"] = about["error"]
+    if about["per_client_accuracy"] is not None:
+        worst = percent(about["per_client_accuracy_worst_tenth"])
+        lines["own data"] = (
+            f"{percent(about['per_client_accuracy'])} on clients' own data; {worst} at the worst tenth of them"
+        )
+    if about["per_client_accuracy_quantiles"] is not None:
+        least, *_, middle, _, _, most = about["per_client_accuracy_quantiles"]
+        lines["  clients"] = f"from {percent(least)} to {percent(most)}, half of them above {percent(middle)}"
+    if about["groups"] is not None:
+        sizes = [str(group["clients"]) for group in about["groups"]]
+        lines["groups"] = f"{len(sizes)}, of {', '.join(sizes[:10])}{', …' if len(sizes) > 10 else ''} clients"
+    if known["absent"]:
+        lines["absent"] = f"{known['absent']} times a client did not answer, as simulated{of}"
+    if known["simulated_seconds"] is not None:
+        lines["simulated"] = f"{clock(known['simulated_seconds'])}{of}"
+    lines |= _diagnosis(about.get("diagnosis", {}))
+    if about["state"] == "interrupted":
+        own = "python" in about["spec"]
+        again = about["good_checkpoint"] is False  # there is none to go on from
+        command = f"fedquilt resume {shlex.quote(about['run'])}{' --from-start' if again else ''}"
+        lines["go on with"] = f"fedquilt.train(…, out=…{', from_start=True' if again else ''})" if own else command
+    return lines
+
+
+def _saved(about: dict[str, Any]) -> str:
+    if about["good_checkpoint"] is None:
+        return "no checkpoint yet"
+    if not about["good_checkpoint"]:
+        return "no good checkpoint is left"
+    behind = "" if about["saved_round"] == about["round"] else "; the digest is of that round"
+    return f"saved up to {about['saved_round']}{behind}"
+
+
+def _best(best: dict[str, Any]) -> str:
+    return percent(best["accuracy"]) if "accuracy" in best else f"loss {figure('loss', best['loss'])}"
+
+
+_TERMS = {
+    "agnostic": "G1, agnostic",
+    "approximation": "G2, approximation",
+    "federated": "G3, federated",
+    "discrepancy": "feature distance",
+    "trace_norm": "trace norm",
+    "feature_norm": "feature norm",
+    "skew": "S, weight skew",
+    "rademacher": "Rademacher",
+}
+
+
+def _diagnosis(found: dict[str, Any]) -> dict[str, str]:
+    lines = {}
+    if "conflict_rate" in found:
+        lines["conflicts"] = f"two clients' models differ on {percent(found['conflict_rate'])} of test examples"
+        apart = found["divergence"]
+        lines["divergence"] = (
+            f"{_short(apart['distance'])} from the mean model ({_short(apart['relative'])} of its norm)"
+        )
+    for key, words in _TERMS.items():
+        if key in found.get("excess_risk", {}):
+            lines[words] = _short(found["excess_risk"][key])
+    return lines
+
+
+def _short(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

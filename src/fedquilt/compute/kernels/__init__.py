@@ -1,0 +1,4 @@
+"""Layers in C++ of our own, compiled on demand.
+
+May import `base`.
+"""

@@ -1,0 +1,98 @@
+"""Compiles the C++ files of this folder on first use, for this processor, and keeps the results between runs."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from fedquilt.base.cache_folder import private_folder
+from fedquilt.base.errors import FedquiltError
+
+FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-shared", "-fPIC")
+
+
+@functools.cache
+def library(name: str) -> ctypes.CDLL:
+    """Return a compiled file of this folder, compiling it unless that was done before."""
+    source = Path(__file__).with_name(f"{name}.cpp")
+    compiler = cpp_compiler()
+    native = "-mcpu=native" if platform.machine() in {"arm64", "aarch64"} else "-march=native"
+    command = [*compiler, *FLAGS, native]
+    read = source.read_bytes() + source.with_name("lanes.h").read_bytes()
+    key = hashlib.sha256(read + "\n".join([*command, _version(compiler)]).encode()).hexdigest()[:24]
+    path = private_folder() / f"{name}-{key}.so"
+    if path.exists():
+        with suppress(OSError):  # a file that was damaged is made again
+            return ctypes.CDLL(str(path))
+    _compile([*command, str(source)], path)
+    return ctypes.CDLL(str(path))
+
+
+@functools.cache
+def trouble(*names: str) -> str | None:
+    """Say why one of some files of this folder cannot be compiled here, if so."""
+    try:
+        for name in names:
+            library(name)
+    except (FedquiltError, OSError) as error:
+        return str(error)
+    return None
+
+
+def cpp_compiler() -> list[str]:
+    """Return the command of a C++ compiler, or say that there is none."""
+    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
+        command = shlex.split(name or "")
+        if command and shutil.which(command[0]):
+            return command
+    raise FedquiltError("no C++ compiler was found (c++, g++ or clang++; the variable CXX names another)")
+
+
+def _version(compiler: list[str]) -> str:
+    return _run([*compiler, "--version"])
+
+
+def _compile(command: list[str], path: Path) -> None:
+    """Compile beside the place and move the result there, so that nobody sees half of it."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        _run([*command, "-o", str(made)])
+        made.replace(path)
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+        raise FedquiltError(f"the C++ compiler {command[0]} failed: {said[0]}")
+    return done.stdout
+
+
+def pointers(*tensors: Tensor | None) -> list[ctypes.c_void_p]:
+    """Return where tensors lie, as a library's functions take it; None is a null pointer."""
+    return [ctypes.c_void_p(None if tensor is None else tensor.data_ptr()) for tensor in tensors]
+
+
+def sizes(*numbers: int) -> list[ctypes.c_int64]:
+    """Return whole numbers as a library's functions take them."""
+    return [ctypes.c_int64(number) for number in numbers]
+
+
+def usable(*tensors: Tensor | None) -> bool:
+    """Say whether a kernel takes some tensors: plain ones on the CPU. Autocast and `torch.func` do not know of kernels."""
+    if torch._C._are_functorch_transforms_active() or torch.is_autocast_enabled("cpu"):
+        return False
+    given = [tensor for tensor in tensors if tensor is not None]
+    return all(type(x) in {Tensor, nn.Parameter} and x.dtype == torch.float32 and x.device.type == "cpu" for x in given)

@@ -1,0 +1,58 @@
+"""Which layers have kernels, and models whose layers are computed by them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch import nn
+
+from fedquilt.compute.kernels.lstm import CompiledLSTM
+from fedquilt.compute.kernels.max_pool import CompiledMaxPool2d, pair
+from fedquilt.compute.kernels.one_channel import OneChannelConv2d
+
+
+def kernels_of(module: nn.Module) -> tuple[str, ...]:
+    """Return the names of the kernels for a model's layers: none if it has a recurrent layer without one.
+
+    A layer of one's own is computed by a kernel if its attribute `compiled_as` names the class that does it.
+
+    >>> kernels_of(nn.LSTM(2, 3)), kernels_of(nn.LSTM(2, 3, bidirectional=True)), kernels_of(nn.Linear(2, 3))
+    (('lstm',), (), ())
+    """
+    if any(isinstance(part, nn.RNNBase) and _kernel(part) is None for part in module.modules()):
+        return ()
+    return tuple(sorted({kernel.kernel for part in module.modules() if (kernel := _kernel(part)) is not None}))
+
+
+def with_kernels(module: nn.Module, channels_last: bool = False) -> nn.Module:
+    """Return a copy of a model whose layers are computed by kernels; its parameters have the same names.
+
+    Kernels for images are for channels last; with `channels_last`, convolutions of one channel see to it.
+
+    >>> with_kernels(nn.Sequential(nn.LSTM(2, 3)))
+    Sequential(
+      (0): CompiledLSTM(2, 3)
+    )
+    """
+    module = copy.deepcopy(module)
+    for part in module.modules():
+        kernel = _kernel(part)
+        if kernel is not None:
+            part.__class__ = kernel
+        elif channels_last and type(part) is nn.Conv2d and part.in_channels == 1:
+            part.__class__ = OneChannelConv2d
+    return module
+
+
+def _kernel(part: nn.Module) -> Any:
+    """Return the class that computes a layer by a kernel; its attribute `kernel` is the name of the file."""
+    if type(part) in {nn.LSTM, CompiledLSTM}:
+        assert isinstance(part, nn.LSTM)
+        plain = not part.bidirectional and part.proj_size == 0 and (part.dropout == 0 or part.num_layers == 1)
+        return CompiledLSTM if plain else None
+    if type(part) in {nn.MaxPool2d, CompiledMaxPool2d}:
+        assert isinstance(part, nn.MaxPool2d)
+        plain = pair(part.padding) == (0, 0) and pair(part.dilation) == (1, 1) and not part.return_indices
+        return CompiledMaxPool2d if plain else None
+    return vars(type(part)).get("compiled_as")  # a subclass may compute something else

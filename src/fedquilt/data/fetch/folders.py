@@ -1,0 +1,76 @@
+"""Where data sets lie: the folders that FEDQUILT_DATA names, else the user's cache; and where the user's own files do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from fedquilt.base.errors import DataError
+from fedquilt.base.paths import expanded
+
+_BESIDE: ContextVar[Path | None] = ContextVar("beside", default=None)
+"""The folder of the spec whose files are looked for."""
+
+
+def folders() -> list[Path]:
+    """List the folders to look in: those of FEDQUILT_DATA, else `fedquilt` in the user's cache folder."""
+    named = [name for name in os.environ.get("FEDQUILT_DATA", "").split(os.pathsep) if name]
+    if named:
+        return [expanded(Path(name)) for name in named]
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return [(Path(cache) if cache else Path.home() / ".cache") / "fedquilt"]
+
+
+def find(*names: str, source: str = "") -> Path:
+    """Return the first file there is, by any of its names, looking through the folders in order.
+
+    Names are relative to a folder. `source` says where the file can be had, for the message if there is none.
+    """
+    for folder in folders():
+        for name in names:
+            path = folder / name
+            if path.is_file():
+                return path
+    looked = ", ".join(str(folder) for folder in folders())
+    also = f" (also as {', '.join(names[1:])})" if len(names) > 1 else ""
+    raise DataError(
+        f"data file {names[0]} is missing{also}; looked in: {looked}. "
+        f"Set FEDQUILT_DATA to the folder that holds it (several folders: separated by '{os.pathsep}')."
+        + (f" {source}" if source else "")
+    )
+
+
+@contextmanager
+def beside(folder: Path | None) -> Iterator[None]:
+    """Let files of the user's own be looked for in this folder too, which is that of a spec."""
+    before = _BESIDE.set(folder)
+    try:
+        yield
+    finally:
+        _BESIDE.reset(before)
+
+
+def own_places(path: Path) -> list[Path]:
+    """List where a file of the user's own may be: as named, beside the spec, or below one of the data folders."""
+    named, spec = expanded(path), _BESIDE.get()
+    others = [*([] if spec is None else [spec]), *folders()]
+    return list(dict.fromkeys([named, *(folder / named for folder in others)]))
+
+
+def own(path: Path, advice: str = "") -> Path:
+    """Return where a file or folder of the user's own is, or raise a DataError that names every place looked at."""
+    places = own_places(path)
+    for place in places:
+        if place.exists():
+            return place
+    looked = ", ".join(str(place) for place in places)
+    raise DataError(f"{path}: no such file or folder; looked for: {looked}" + (f". {advice}" if advice else ""))
+
+
+def folder_for(name: str) -> Path:
+    """Return the first folder of that name that there is, or else where it would be looked for first."""
+    places = [folder / name for folder in folders()]
+    return next((place for place in places if place.is_dir()), places[0])

@@ -1,0 +1,119 @@
+"""HDF5 files of TensorFlow Federated's data sets: a group `examples`, in it a group for every client, in that columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from fedquilt.base.errors import DataError, MissingExtraError
+from fedquilt.base.memory import in_words, require_memory
+from fedquilt.data.formats.files import require_regular
+from fedquilt.data.formats.packaged import installed
+
+DAMAGED = (KeyError, OSError, RuntimeError, TypeError, ValueError)
+"""What h5py raises on damaged files."""
+
+
+_TEXTS = 1000
+"""Texts that are read at once."""
+
+_LARGEST_RATIO = 1032
+"""No array, packed as HDF5 does it, grows by more than this when it is read."""
+
+
+class Clients:
+    """The clients of an open file, in the order of their names."""
+
+    def __init__(self, path: Path, examples: Any) -> None:
+        """Look up who is there."""
+        self.path = path
+        self.examples = examples
+        with _readable(path):
+            self.names: list[str] = sorted(examples)
+        if not self.names:
+            raise DataError(f"{path}: has no clients in 'examples'")
+
+    def column(self, client: str, name: str, shape: tuple[int, ...] = ()) -> Any:
+        """Return a column of a client, unread, after a look at its shape: a row an example, each of `shape`."""
+        with _readable(self.path, f"examples/{client}/{name}"):
+            place = f"{self.path}: examples/{client}"
+            own = _inside(place, self.examples, client)
+            if name not in getattr(own, "keys", list)():
+                raise DataError(f"{place} has no column '{name}'")
+            found = _inside(f"{place}/{name}", own, name)
+            if getattr(found, "shape", None) is None or found.shape[1:] != shape or not found.ndim:
+                wanted = " × ".join(["examples", *map(str, shape)])
+                raise DataError(f"{place}/{name} is not an array of {wanted}")
+            _require_written(f"{place}/{name}", found)
+            return found
+
+    def read(self, client: str, name: str, rows: int, shape: tuple[int, ...] = ()) -> Any:
+        """Read the first rows of a client's column."""
+        column = self.column(client, name, shape)
+        place = f"examples/{client}/{name}"
+        with _readable(self.path, place):
+            # Twice: what is read, and what is made of it.
+            size = 2 * min(rows, len(column)) * prod(shape) * column.dtype.itemsize
+            require_memory(f"{self.path}: {place}: {min(rows, len(column)):,} rows", size)
+            return column[:rows] if column.dtype.kind != "O" else self._texts(place, column, rows)
+
+    def _texts(self, place: str, column: Any, rows: int) -> list[Any]:
+        """Read texts, some at a time: many rows may share one, so that they are longer together than their file."""
+        found: list[Any] = []
+        size, whole = 0, self.path.stat().st_size
+        for first in range(0, min(rows, len(column)), _TEXTS):
+            found += column[first : min(first + _TEXTS, rows)].tolist()
+            size += sum(len(text) for text in found[first:] if isinstance(text, bytes))
+            if size > whole:
+                raise DataError(f"{self.path}: {place} is damaged: its texts are longer than the file")
+        return found
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Clients]:
+    """Open a file for reading its clients."""
+    if not installed("h5py"):
+        raise MissingExtraError(f"{path}: HDF5", "hdf5")
+    import h5py
+
+    with _readable(path):
+        require_regular(path)
+        file = h5py.File(path, "r")
+    with file:
+        with _readable(path):
+            examples = _inside(f"{path}: examples", file, "examples") if "examples" in file else None
+        if not isinstance(examples, h5py.Group):
+            raise DataError(f"{path}: has no group 'examples'; expected a file of TensorFlow Federated's data sets")
+        yield Clients(path, examples)
+
+
+def _inside(place: str, group: Any, name: str) -> Any:
+    """Return what a group holds itself: a link could lead to another file, and that to any file of this machine."""
+    import h5py
+
+    if group.id.links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD:
+        raise DataError(f"{place} is a link; only what a file holds itself is read")
+    return group[name]
+
+
+def _require_written(place: str, column: Any) -> None:
+    """Refuse an array that is in other files, or that claims more than was ever written of it."""
+    if column.external or column.is_virtual:
+        raise DataError(f"{place} is kept in another file; only what a file holds itself is read")
+    claimed, there = column.size * column.dtype.itemsize, column.id.get_storage_size()
+    if claimed > there * _LARGEST_RATIO:
+        raise DataError(
+            f"{place} claims {len(column):,} rows, {in_words(claimed)}; the file holds {in_words(there)} of it"
+        )
+
+
+@contextmanager
+def _readable(path: Path, place: str = "") -> Iterator[None]:
+    """Turn what h5py raises into a DataError that names the file."""
+    try:
+        yield
+    except DAMAGED as error:
+        raise DataError(f"{path}: {place}{' ' if place else ''}cannot be read: {error}") from error

@@ -1,0 +1,75 @@
+"""Images that are files in a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from fedquilt.base.errors import DataError, ExampleError
+from fedquilt.data.formats.files import open_file
+from fedquilt.data.formats.inside import is_inside
+
+
+class ImageFiles:
+    """Image files by number: `names` are paths in `folder`; `advice` ends the message of a file that is missing.
+
+    Files must lie in one of the folders `within`, wherever links lead: in `folder` unless given. None: anywhere.
+    """
+
+    def __init__(
+        self, folder: Path, names: Sequence[str], advice: str = "", within: Sequence[Path] | None = ()
+    ) -> None:
+        """Note where the files are; none is opened."""
+        self.folder = folder
+        self.advice = advice
+        self.within = None if within is None else tuple(within) or (folder,)
+        # One array of bytes: the workers of a forked engine share it, where a list would be copied page by page.
+        self._names = np.array([os.fsencode(name) for name in names])
+
+    def __repr__(self) -> str:
+        """Say which files they are, wherever they lie."""
+        digest = hashlib.sha256(b"\0".join(self._names.tolist())).hexdigest()
+        return f"ImageFiles({len(self._names)} files, names={digest})"
+
+    def path(self, number: int) -> Path:
+        """Return the path of a file."""
+        return self.folder / os.fsdecode(bytes(self._names[number]))
+
+    def name(self, number: int) -> str:
+        """Name a file by its path."""
+        return str(self.path(number))
+
+    def key(self, number: int) -> str:
+        """Tell a file by its path, length and time of change."""
+        path = self._allowed(number)
+        try:
+            about = path.stat()
+        except OSError as error:
+            raise self._cannot(path, error) from None
+        return f"{path.absolute()}\n{about.st_size}\n{about.st_mtime_ns}"
+
+    def open(self, number: int) -> BinaryIO:
+        """Open a file."""
+        path = self._allowed(number)
+        try:
+            return open_file(path)
+        except OSError as error:
+            raise self._cannot(path, error) from None
+        except DataError as error:
+            raise ExampleError(str(error)) from None
+
+    def _allowed(self, number: int) -> Path:
+        path = self.path(number)
+        if self.within is not None and not is_inside(path, self.within):
+            raise ExampleError(f"{path}: leads out of {self.folder}; only images in that folder are read")
+        return path
+
+    def _cannot(self, path: Path, error: OSError) -> ExampleError:
+        if isinstance(error, FileNotFoundError):
+            return ExampleError(f"{path}: there is no such image file{self.advice and f'. {self.advice}'}")
+        return ExampleError(f"{path}: the image file cannot be opened: {error.strerror or error}")

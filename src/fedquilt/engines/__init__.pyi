@@ -1,0 +1,10 @@
+# Written by tools/stubs.py: do not edit.
+
+from fedquilt.engines.inline import inline
+from fedquilt.engines.processes import processes, vectorised
+
+__all__ = [
+    "inline",
+    "processes",
+    "vectorised",
+]

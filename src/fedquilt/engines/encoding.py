@@ -1,0 +1,228 @@
+"""Tasks and replies as bytes: JSON, and tensors in safetensors' format. Reading them runs no code.
+
+Two messages each; the second, of tensors, may be empty. A reply is checked in full before anybody believes it. Where both
+sides share memory, the models of a reply go there and not into the message (`rows`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from safetensors import SafetensorError
+from torch import Tensor
+
+from fedquilt.algorithm.state import ServerState
+from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Fault, Kind
+from fedquilt.compute.layout import ModelState, State
+from fedquilt.compute.tensors import from_bytes, to_bytes
+from fedquilt.engines.shared import rows_of, write
+from fedquilt.engines.tasks import Reply, Result, Task
+from fedquilt.round.evaluation import Counted
+
+WHOLE, FLOAT, NUMBER = frozenset({int}), frozenset({float}), frozenset({int, float})
+BLOCK = {"clients": WHOLE, "slots": WHOLE, "weights": FLOAT, "losses": FLOAT, "steps": WHOLE, "examples": WHOLE}
+"""What is said of a block besides its values."""
+
+SINGLE = {"client": WHOLE, "slot": WHOLE, "weight": FLOAT, "loss": FLOAT, "steps": WHOLE, "examples": WHOLE}
+"""What is said of one client's update besides its values."""
+
+FAULT = {"client": WHOLE, "slot": WHOLE, "fault": frozenset({str}), "kind": frozenset({str})}
+
+_KINDS = frozenset(get_args(Kind))
+
+
+class ProtocolError(Exception):
+    """What came from a lane is not what a lane sends."""
+
+
+def encode_task(task: Task, **more: Any) -> tuple[bytes, bytes]:
+    """Write a task, and what else a transport has to say with it: JSON, and what the clients kept.
+
+    >>> said, kept = encode_task(Task("evaluate", rows=(0, 10)), model=3)
+    >>> read(said)["model"], kept
+    (3, b'')
+    """
+    about: dict[str, Any] = {"do": task.do, "round": task.round, "clients": [*task.clients], "slots": [*task.slots]}
+    about |= {"alone": task.alone, "gone": [*task.gone], "split": task.split, "rows": task.rows}
+    kept: State = {str(place): own for place, own in enumerate(task.kept) if own is not None}
+    return json.dumps(about | {"kept": bool(kept)} | more).encode(), to_bytes(kept) if kept else b""
+
+
+def decode_task(said: Mapping[str, Any], tensors: bytes) -> Task:
+    """Read a task; `said` is its JSON, read already.
+
+    >>> said, kept = encode_task(Task("train", 1, clients=[7], slots=[0], kept=[None]))
+    >>> decode_task(read(said), kept).clients
+    [7]
+    """
+    kept: Mapping[str, Any] = read_tensors(tensors)
+    memories = [kept.get(str(place)) for place in range(len(said["clients"]))]
+    first, last = said["rows"]
+    gone = [(place, client) for place, client in said["gone"]]
+    clients, slots = said["clients"], said["slots"]
+    return Task(said["do"], said["round"], clients, slots, memories, said["alone"], gone, said["split"], (first, last))
+
+
+def encode_model(model: ModelState, broadcast: State) -> bytes:
+    """Write a model, and what the server broadcasts besides it."""
+    return to_bytes({"model": _parts(model), "broadcast": broadcast})
+
+
+def decode_model(message: bytes, round_: int) -> ServerState:
+    """Read a model and what came with it, as the state that clients work on; the server's optimiser stays at home.
+
+    >>> import torch
+    >>> model = ModelState(torch.ones(3), torch.ones(0), torch.ones(0, dtype=torch.int64))
+    >>> decode_model(encode_model(model, {"fed_ir": {"target": torch.ones(2)}}), 4).broadcast
+    {'fed_ir': {'target': tensor([1., 1.])}}
+    """
+    sent: Mapping[str, Any] = read_tensors(message)
+    return ServerState(round_, _values(sent["model"]), {}, sent.get("broadcast", {}))
+
+
+def encode_reply(reply: Reply, rows: ModelState | None = None) -> tuple[bytes, bytes]:
+    """Write a reply: JSON, and tensors. With `rows`, the clients' models are written there, one row a client.
+
+    >>> said, tensors = encode_reply(Reply([Counted(3.5, 4, 10)]))
+    >>> decode_reply(Task("evaluate"), read(said), tensors)
+    Reply(results=[Counted(loss=3.5, right=4, predictions=10, sums=[])], error=None)
+    """
+    answers: list[Any] = []
+    tables: dict[str, Any] = {}
+    row = 0
+    for place, result in enumerate(reply.results):
+        if isinstance(result, Counted):
+            answers.append(result)
+            continue
+        if isinstance(result, Fault):
+            about = {"client": result.client, "slot": result.slot, "fault": result.reason, "kind": result.kind}
+            answers.append(about)
+            continue
+        table: dict[str, Any] = {}
+        if isinstance(result, BlockUpdate):
+            answers.append({name: list(getattr(result, name)) for name in BLOCK})
+            values, count = result.values, len(result)
+        else:
+            answers.append({name: getattr(result, name) for name in SINGLE})
+            values, count = ModelState(result.delta, result.buffers, result.counters), 1
+            table |= ({"keep": result.keep} if result.keep else {}) | ({"told": result.told} if result.told else {})
+        if rows is None:
+            table["values"] = _parts(values)
+        else:
+            write(rows_of(rows, row, count), values)
+            row += count
+        if table:
+            tables[str(place)] = table
+    said = {"answers": answers, "tensors": bool(tables)} | ({} if reply.error is None else {"error": reply.error})
+    return json.dumps(said).encode(), to_bytes(tables) if tables else b""
+
+
+def decode_reply(task: Task, said: Any, tensors: bytes, rows: ModelState | None = None) -> Reply:
+    """Read the reply to a task; `said` is its JSON, read already. With `rows`, the clients' models are views of those.
+
+    Which clients it is for is not looked at: see `tasks.answers`.
+
+    >>> decode_reply(Task("train"), {"answers": ["all is well"]}, b"")
+    Traceback (most recent call last):
+    fedquilt.engines.encoding.ProtocolError: its answer has another form than a worker's
+    """
+    tables: Mapping[str, Any] = read_tensors(tensors)
+    try:
+        error = said.get("error")
+        _require(error is None or isinstance(error, str))
+        places = {str(place) for place in range(len(said["answers"]))}
+        _require(tables.keys() <= places and all(isinstance(table, dict) for table in tables.values()))
+        results: list[Result] = []
+        row = 0
+        for place, about in enumerate(said["answers"]):
+            if task.do != "train" or "fault" in about:
+                results.append(_fault(about) if isinstance(about, dict) else _counted(about))
+                continue
+            table = tables.get(str(place), {})
+            _require(table.keys() <= {"keep", "told", "values"})
+            if "clients" in about:
+                count = len(about["clients"])
+                _require(row + count <= len(task.clients))
+                results.append(_block(about, _several(table["values"]) if rows is None else rows_of(rows, row, count)))
+            else:
+                count = 1
+                _require(row + count <= len(task.clients))
+                results.append(_update(about, table, _values(table["values"]) if rows is None else _row_of(rows, row)))
+            row += count
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ProtocolError("its answer has another form than a worker's") from None
+    return Reply(results, error)
+
+
+def read(message: bytes) -> Any:
+    """Read JSON."""
+    try:
+        return json.loads(message)
+    except (ValueError, RecursionError):
+        raise ProtocolError("its message is not JSON") from None
+
+
+def read_tensors(message: bytes) -> State:
+    """Read tensors, or nothing."""
+    if not message:
+        return {}
+    try:
+        return from_bytes(message)
+    except (SafetensorError, ValueError, TypeError, AttributeError, KeyError):
+        raise ProtocolError("its message holds no tensors") from None
+
+
+def _fault(about: dict[str, Any]) -> Fault:
+    _require(about.keys() == FAULT.keys() and about["kind"] in _KINDS)
+    _require(all(type(about[name]) in types for name, types in FAULT.items()))
+    return Fault(about["client"], about["slot"], about["fault"], kind=about["kind"])
+
+
+def _counted(counted: Any) -> Counted:
+    loss, right, predictions, sums = counted
+    _require(type(loss) in NUMBER and (right is None or type(right) is int) and type(predictions) is int)
+    _require(all(type(each) in NUMBER for each in sums))
+    return Counted(loss, right, predictions, sums)
+
+
+def _block(about: dict[str, Any], values: ModelState) -> BlockUpdate:
+    _require(about.keys() == BLOCK.keys())
+    _require(all({*map(type, about[name])} <= types for name, types in BLOCK.items()))
+    _require({len(column) for column in about.values()} == {len(values.vector)})
+    return BlockUpdate(values=values, **about)
+
+
+def _update(about: dict[str, Any], table: dict[str, Any], values: ModelState) -> ClientUpdate:
+    _require(about.keys() == SINGLE.keys())
+    _require(all(type(about[name]) in types for name, types in SINGLE.items()))
+    _require(all(isinstance(table.get(name, {}), dict) for name in ("keep", "told")))
+    besides = {"keep": table.get("keep"), "told": table.get("told", {})}
+    return ClientUpdate(delta=values.vector, buffers=values.buffers, counters=values.counters, **besides, **about)
+
+
+def _row_of(models: ModelState, row: int) -> ModelState:
+    return ModelState(models.vector[row], models.buffers[row], models.counters[row])
+
+
+def _parts(model: ModelState) -> State:
+    return {"vector": model.vector, "buffers": model.buffers, "counters": model.counters}
+
+
+def _values(parts: dict[str, Any]) -> ModelState:
+    _require(parts.keys() == {"vector", "buffers", "counters"})
+    _require(all(isinstance(part, Tensor) for part in parts.values()))
+    return ModelState(parts["vector"], parts["buffers"], parts["counters"])
+
+
+def _several(parts: dict[str, Any]) -> ModelState:
+    """Return the models of a block, each part with as many rows."""
+    values = _values(parts)
+    _require(all(part.dim() == 2 and len(part) == len(values.vector) for part in parts.values()))
+    return values
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise ValueError

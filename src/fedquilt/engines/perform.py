@@ -1,0 +1,69 @@
+"""Doing a task: the same function in every worker, whatever carried the task there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedquilt.algorithm.state import ServerState
+from fedquilt.algorithm.updates import Answer, ClientUpdate, Fault
+from fedquilt.base.errors import reason_of
+from fedquilt.compute.tensors import to_bytes
+from fedquilt.engines.tasks import Reply, Result, Task
+from fedquilt.round.block import Program
+from fedquilt.round.checks import Uploads, uploads_of, wrong_form
+from fedquilt.round.federation import Federation
+from fedquilt.round.hosting import SpoiledError
+
+
+def perform(
+    federation: Federation,
+    program: Program | None,
+    task: Task,
+    state: ServerState,
+    at: Callable[[int], None] = lambda place: None,
+) -> Reply:
+    """Do a task on a server's model and what it broadcasts; a client that fails is in the reply as a fault.
+
+    `program` trains blocks; without one, clients are trained one by one, and `at` is told the place of each. A SpoiledError
+    is raised: after it the process is of no use to other clients.
+    """
+    if task.do == "train":
+        return Reply(_trained(federation, program, task, state, at))
+    try:
+        if task.do == "evaluate":
+            return Reply([federation.evaluator.evaluate(state.model, task.split, task.rows)])
+        found: list[Result] = []
+        for place, (client, kept) in enumerate(zip(task.clients, task.kept, strict=True)):
+            at(place)
+            found.append(federation.site.evaluate_clients(state, task.round, client, kept))
+        return Reply(found)
+    except SpoiledError:
+        raise
+    except Exception as error:
+        return Reply([], reason_of(error))
+
+
+def _trained(
+    federation: Federation, program: Program | None, task: Task, state: ServerState, at: Callable[[int], None]
+) -> list[Result]:
+    uploads = uploads_of(federation.algorithm, federation.layout, state.broadcast)
+    if program is not None and not task.alone:
+        kept = list(task.kept)
+        block = federation.site.run_block(program, state, task.round, task.clients, task.slots, kept, task.gone)
+        return [_fit_to_send(result, federation, uploads) for result in block]
+    found: list[Result] = []
+    for place, who in enumerate(zip(task.clients, task.slots, task.kept, strict=True)):
+        at(place)
+        result = _fit_to_send(federation.site.run_client(state, task.round, *who), federation, uploads)
+        if task.alone and isinstance(result, ClientUpdate) and (result.keep or result.told):
+            to_bytes({"keep": result.keep or {}, "told": result.told})  # so that it is known whose it is if that fails
+        found.append(result)
+    return found
+
+
+def _fit_to_send(result: Answer, federation: Federation, uploads: Uploads) -> Answer:
+    """Return a result, or the fault of a client whose update may not fit where it is sent, or not be memory at all."""
+    if not isinstance(result, ClientUpdate):
+        return result
+    wrong = wrong_form(result, federation.layout, uploads)
+    return result if wrong is None else Fault(result.client, result.slot, wrong, kind="unusable update")

@@ -1,0 +1,96 @@
+"""A session on any transport: plans and evaluations become tasks for a scheduler, and its answers become results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fedquilt.algorithm.state import ClientStore, ServerState
+from fedquilt.algorithm.updates import Answer, Fault
+from fedquilt.compute.layout import ModelState
+from fedquilt.engines.execution import Execution
+from fedquilt.engines.scheduler import Done, Scheduler
+from fedquilt.engines.tasks import Task
+from fedquilt.engines.transport import Transport
+from fedquilt.round.evaluation import Counted, Evaluation, SplitName, chunks, combine, evaluation_failed
+from fedquilt.round.federation import Federation
+from fedquilt.round.plan import Plan
+from fedquilt.round.session import Measured, Pending
+
+OWN_AT_ONCE, OWN_TASKS = 64, 8
+"""Clients that are evaluated on their own data in one task, at most; tasks of a lane, at least, if there are so many."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScheduledSession:
+    """Has a federation's clients run by the lanes of a transport."""
+
+    federation: Federation
+    execution: Execution
+    scheduler: Scheduler
+
+    @classmethod
+    def on(cls, transport: Transport, federation: Federation, execution: Execution) -> ScheduledSession:
+        """Schedule a federation's work on a transport. How long clients may take is watched from here."""
+        return cls(federation, execution, Scheduler(transport, federation.client_seconds))
+
+    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
+        """Begin to run the plan's clients, the largest first."""
+        tasks = []
+        for slots in self.execution.blocks(planned):
+            clients = [planned.client_of[slot] for slot in slots]
+            tasks.append(Task("train", planned.round, clients, slots, [store.get(client) for client in clients]))
+        return _updates(self.scheduler.begin(state.model, tasks, state.broadcast))
+
+    def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
+        """Begin to evaluate the chunks of a split."""
+        rows = chunks(len(self.federation.evaluator.split(split)))
+        done = self.scheduler.begin(model, [Task("evaluate", split=split, rows=part) for part in rows])
+
+        def wait() -> Evaluation:
+            pieces = sorted(_evaluated(done), key=lambda piece: piece.number)
+            counted = [each for piece in pieces for each in piece.reply.results if isinstance(each, Counted)]
+            return combine(counted, self.federation.metrics)
+
+        return wait
+
+    def evaluate_clients(
+        self, state: ServerState, clients: Sequence[int], store: ClientStore
+    ) -> Pending[list[Measured]]:
+        """Begin to evaluate clients on their own data: several a task, since a few examples take no longer than its way."""
+        kept = [store.get(client) for client in clients]
+        # What clients keep may be as large as the model; and every lane should have several tasks, to share well.
+        least = OWN_TASKS * max(len(self.scheduler.lanes), 1)
+        most = 1 if any(kept) else min(OWN_AT_ONCE, max(len(clients) // least, 1))
+        tasks = []
+        for some in (slice(first, first + most) for first in range(0, len(clients), most)):
+            asked = list(clients[some])
+            tasks.append(Task("own", state.round, asked, asked, kept[some], alone=True))
+        done = self.scheduler.begin(state.model, tasks, state.broadcast)
+        return lambda: _measured(clients, _evaluated(done))
+
+
+def _updates(done: Iterable[Done]) -> Iterator[Answer]:
+    for piece in done:
+        yield from piece.faults
+        for result in piece.reply.results:
+            assert not isinstance(result, Counted)
+            yield result
+
+
+def _evaluated(done: Iterable[Done]) -> Iterator[Done]:
+    for piece in done:
+        if piece.reply.error is not None:
+            raise evaluation_failed(piece.reply.error)
+        yield piece
+
+
+def _measured(clients: Sequence[int], done: Iterable[Done]) -> list[Measured]:
+    """Return what is known of each client; the clients of a task that is done are those who were not left out of it."""
+    found: dict[int, Measured] = {}
+    for piece in done:
+        found |= {fault.client: fault for fault in piece.faults}
+        for client, each in zip(piece.task.clients, piece.reply.results, strict=True):
+            assert isinstance(each, Counted | Fault)
+            found[client] = each
+    return [found[client] for client in clients]

@@ -1,0 +1,99 @@
+"""What a lane does at a time, and what it answers: plain values, whichever transport carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from fedquilt.algorithm.updates import Answer, BlockUpdate, Fault
+from fedquilt.compute.layout import State
+from fedquilt.round.evaluation import Counted, SplitName
+
+Do = Literal["train", "own", "evaluate"]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Work on one model: "train" clients, evaluate them on their "own" data, or "evaluate" the model on rows of a split.
+
+    `kept` is the state that the clients have kept from earlier rounds. Clients are trained together, as a block, or, where
+    it must be known which one is to blame, `alone`, one by one. Then they are trained together again, since that decides
+    the bits, with stand-ins in the places of those who are `gone`: (place in the block, client) each.
+
+    >>> task = Task("train", round=1, clients=[7, 4], slots=[0, 1], kept=[None, None])
+    >>> task.without(0).clients
+    [4]
+    """
+
+    do: Do
+    round: int = 0
+    clients: Sequence[int] = ()
+    slots: Sequence[int] = ()
+    kept: Sequence[State | None] = ()
+    alone: bool = False
+    gone: Sequence[tuple[int, int]] = ()
+    split: SplitName = "test"
+    rows: tuple[int, int] = (0, 0)
+
+    @property
+    def fills(self) -> bool:
+        """Whether its answer holds models, which take room until they are released."""
+        return self.do == "train"
+
+    @property
+    def single(self) -> bool:
+        """Whether it is known which client is worked for at a time."""
+        return self.alone or len(self.clients) == 1
+
+    def without(self, slot: int) -> Task:
+        """Return the task without the client in a slot."""
+        out, before = list(self.slots).index(slot), {place for place, _ in self.gone}
+        places = [place for place in range(len(self.slots) + len(before)) if place not in before]
+        gone = [*self.gone, (places[out], self.clients[out])]
+        rest = [place for place, other in enumerate(self.slots) if other != slot]
+        clients, slots = [self.clients[place] for place in rest], [self.slots[place] for place in rest]
+        return replace(self, clients=clients, slots=slots, kept=[self.kept[place] for place in rest], gone=gone)
+
+
+Result = Answer | Counted
+"""What is answered for a client, a block of them, or rows of a split."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """The answer to a task: updates of a training, counts of an evaluation, faults; `error` if evaluating failed.
+
+    Those of an evaluation are in the order of the task's clients.
+    """
+
+    results: Sequence[Result]
+    error: str | None = None
+
+
+def answers(task: Task, reply: Reply) -> bool:
+    """Say whether a reply is for the very clients of a task, each once: whoever carried it may have mixed something up.
+
+    >>> task = Task("train", clients=[4], slots=[0], kept=[None])
+    >>> answers(task, Reply([Fault(4, 0, "late")])), answers(task, Reply([Fault(4, 9, "late")]))
+    (True, False)
+    """
+    if task.do == "evaluate":
+        return reply.error is not None or (len(reply.results) == 1 and isinstance(reply.results[0], Counted))
+    if task.do == "own":
+        return reply.error is not None or (
+            len(reply.results) == len(task.clients)
+            and all(
+                isinstance(result, Counted) or (isinstance(result, Fault) and result.client == client)
+                for client, result in zip(task.clients, reply.results, strict=True)
+            )
+        )
+    heard: list[tuple[int, int]] = []
+    for result in reply.results:
+        if isinstance(result, Counted):
+            return False
+        if isinstance(result, BlockUpdate):
+            heard += zip(result.slots, result.clients, strict=True)
+        else:
+            heard.append((result.slot, result.client))
+    return reply.error is None and sorted(heard) == sorted(zip(task.slots, task.clients, strict=True))

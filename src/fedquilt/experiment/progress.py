@@ -1,0 +1,181 @@
+"""Shows how training goes: a live display on a terminal, plain lines elsewhere.
+
+The display is refreshed from the training loop itself and starts no thread, so that a worker may be forked at any time.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import rich.live
+from rich.console import Console, Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fedquilt.analysis.curves import History
+from fedquilt.base.text import clock, counted, percent, scores
+
+REFRESH = 0.1
+LINE_EVERY = 2.0
+
+
+def watcher(console: Console, title: str) -> Live | Lines:
+    """Return what fits the console."""
+    return Live(console, title) if console.is_terminal else Lines(console, title)
+
+
+class Pace:
+    """Counts rounds and time, for a rate and the time that is left."""
+
+    def __init__(self, done: int, last: int) -> None:
+        """Start counting after `done` rounds."""
+        self.done, self.last, self.start, self.begun = done, last, done, time.monotonic()
+
+    def text(self) -> str:
+        """Say how fast it goes and how long it will take.
+
+        >>> Pace(0, 10).text()
+        ''
+        """
+        return ", ".join(text for text in (self.speed(), self.left()) if text)
+
+    def speed(self) -> str:
+        """Say how fast it goes, once a round is done."""
+        rate = self._rate()
+        return "" if not rate else f"{rate:.1f} rounds/s" if rate >= 1 else f"{1 / rate:.1f} s/round"
+
+    def left(self) -> str:
+        """Say how long it will take, once a round is done."""
+        rate = self._rate()
+        return f"{clock((self.last - self.done) / rate)} left" if rate else ""
+
+    def _rate(self) -> float:
+        seconds = time.monotonic() - self.begun
+        return (self.done - self.start) / seconds if seconds > 0 else 0.0
+
+
+BAR = 20
+"""Characters of the bar; half of it on a narrow terminal."""
+
+WIDE = 100
+"""Columns of a terminal that is not narrow."""
+
+
+class Live:
+    """Two lines: how far the run is, with a bar and the time that is left; and how it goes.
+
+    A title that leaves no room for the others, such as that of a sweep's point with many keys, has a line of its own.
+    """
+
+    def __init__(self, console: Console, title: str) -> None:
+        """Prepare the display; it appears when training begins."""
+        self._console, self._title = console, title
+        self._live: rich.live.Live | None = None
+        self._shown = 0.0
+
+    def stage(self, text: str) -> None:
+        """Say what goes on before training begins."""
+        self._console.print(f"{self._title}: {text} …", highlight=False, markup=False, soft_wrap=True)
+
+    def begin(self, history: History, last: int) -> None:
+        """Show the lines."""
+        self._pace = Pace(history.last, last)
+        self._newest = history.newest or {"accuracy": None, "loss": None}
+        self._best = history.best[1] if history.best and history.whole else None
+        self._dropped = sum(len(record["dropped"]) for record in history)
+        self._clients = ""
+        self._bar = ProgressBar(last, history.last, BAR if self._console.width >= WIDE else BAR // 2)
+        taken = (self._bar.width or 0) + len(f"round {last}/{last}") + len("100:00:00 left") + 6
+        self._beside = len(self._title) + taken <= self._console.width
+        self._live = rich.live.Live(console=self._console, auto_refresh=False)
+        self._live.start()
+        self._refresh(force=True)
+
+    def heard(self, clients: int, total: int) -> None:
+        """Count the round's clients."""
+        self._clients = f"clients {clients}/{total}"
+        self._refresh()
+
+    def round(self, record: dict[str, Any]) -> None:
+        """Move the run's bar."""
+        self._pace.done = record["round"]
+        self._newest = History([record]).newest or self._newest
+        if record["accuracy"] is not None:
+            self._best = max(self._best or 0.0, record["accuracy"])
+        self._dropped += len(record["dropped"])
+        self._refresh(force=record["round"] == self._pace.last)
+
+    def close(self) -> None:
+        """Leave the last state on the screen."""
+        if self._live is not None:
+            self._clients = ""
+            self._refresh(force=True)
+            self._live.stop()
+            self._live = None
+
+    def _refresh(self, force: bool = False) -> None:
+        now = time.monotonic()
+        if self._live is None or (not force and now - self._shown < REFRESH):
+            return
+        self._shown = now
+        self._bar.update(self._pace.done)
+        far = "  ".join(text for text in (f"round {self._pace.done}/{self._pace.last}", self._pace.left()) if text)
+        first = Table.grid(padding=(0, 2, 0, 0))
+        first.add_row(*([_line(self._title)] if self._beside else []), self._bar, _line(far))
+        lines: list[RenderableType] = [first, _line("  " + "  ".join(self._words()))]
+        self._live.update(Group(*lines if self._beside else [Text(self._title), *lines]), refresh=True)
+
+    def _words(self) -> list[str]:
+        """Say how it goes, what matters most first: the end is cut where a terminal is too narrow."""
+        words = scores(self._newest)
+        if self._newest["accuracy"] is not None or self._newest["loss"] is None:
+            words.insert(1, f"best {percent(self._best)}")
+        if self._dropped:
+            words.append(f"{self._dropped} left out")
+        return [word for word in (*words, self._pace.speed(), self._clients) if word]
+
+
+def _line(text: str) -> Text:
+    return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+class Lines:
+    """A line a round, or one every few seconds when rounds are short."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        """Prepare."""
+        self._console, self._title = console, title
+        self._written = 0.0
+
+    def stage(self, text: str) -> None:
+        """Say what goes on before training begins."""
+        self._print(f"{self._title}: {text}")
+
+    def begin(self, history: History, last: int) -> None:
+        """Say that training begins or goes on."""
+        self._pace = Pace(history.last, last)
+        how = f"goes on after round {history.last}" if history.last else "begins"
+        self._print(f"{self._title}: {how}, {counted(last, 'round')} in all")
+
+    def heard(self, clients: int, total: int) -> None:
+        """Say nothing of single clients."""
+
+    def round(self, record: dict[str, Any]) -> None:
+        """Write a line, unless one was written just now."""
+        self._pace.done = record["round"]
+        now = time.monotonic()
+        if record["round"] != self._pace.last and now - self._written < LINE_EVERY:
+            return
+        self._written = now
+        words = [f"round {record['round']}/{self._pace.last}", *scores(record, loss=True)]
+        if record["dropped"]:
+            words.append(f"{len(record['dropped'])} left out")
+        self._print("  ".join([*words, self._pace.text()]))
+
+    def close(self) -> None:
+        """Nothing to clean up."""
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)

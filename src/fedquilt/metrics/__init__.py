@@ -1,1 +1,0 @@
-"""What is measured of a run."""

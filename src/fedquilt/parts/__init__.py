@@ -1,1 +1,0 @@
-"""What fills an algorithm's parts: selection, sampling, losses, descent, weights, reductions."""

@@ -1,0 +1,109 @@
+"""Puts a federation together: who holds what, what is checked before the first round, and the first broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from torch import nn
+
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.exchange import Setting
+from fedquilt.algorithm.metric import Metric
+from fedquilt.algorithm.parts.metrics import accuracy
+from fedquilt.algorithm.penalty import classifier_layer
+from fedquilt.base.errors import FedquiltError, SpecError, naming_part
+from fedquilt.base.types import Indices
+from fedquilt.data.data import Data
+from fedquilt.partition.partition import Partition
+from fedquilt.round.per_client import hold_out
+from fedquilt.round.server import FirstBroadcast
+from fedquilt.round.server_data import take_share
+from fedquilt.round.site import ClientTests
+from fedquilt.simulate.simulation import Simulation
+
+
+class Division(NamedTuple):
+    """A data set divided up: what clients train on, the server's own rows, and what clients are tested on."""
+
+    data: Data
+    partition: Partition
+    server_rows: Indices
+    tests: ClientTests | None
+
+
+def divided(data: Data, given: Partition, algorithm: Algorithm, seed: int) -> Division:
+    """Divide a data set up as partition and method ask for it."""
+    partition = given.pooled() if algorithm.course.pooled else given
+    _require_rows(data, given, "training", len(data.train))
+    if not len(given.indices):
+        raise FedquiltError("the partition gives nobody an example to train on")
+    if given.noise is not None:
+        data = replace(data, train=replace(data.train, noise=given.noise))
+    partition, server_rows = take_share(partition, data.train.y.numpy(), algorithm.after.share, seed)
+    share = algorithm.per_client.share
+    tests = ClientTests(partition, data.train) if share == 0 else None
+    if partition.test is not None:  # test examples of their own count, and nothing is held out
+        _require_rows(data, partition.test, "test", len(data.test))
+        if len(partition.test) != len(partition):
+            raise FedquiltError(f"the partition has {len(partition)} clients, but own tests for {len(partition.test)}")
+        tests = ClientTests(partition.test, replace(data.test, noise=partition.test.noise))
+    elif share:
+        partition, tested = hold_out(partition, share, seed)
+        tests = ClientTests(tested, data.train)
+    return Division(data, partition, server_rows, tests)
+
+
+def require_labels_to_flip(simulation: Simulation, data: Data) -> None:
+    """Refuse corrupt labels where an example has no single class."""
+    flips = any(corruption.labels is not None for corruption in simulation.corruption)
+    if flips and (data.train.y.dim() > 1 or not data.classes):
+        has = "sequences" if data.classes else "numbers as targets"
+        raise FedquiltError(f"corrupt: labels can be flipped only where an example has one; {data.name} has {has}")
+
+
+def require_trained_classifier(module: nn.Module, algorithm: Algorithm) -> None:
+    """Refuse a penalty on a classifier that is not trained."""
+    for penalty in algorithm.penalties:
+        with naming_part(penalty.name):
+            layer = classifier_layer(module, penalty.layer)
+            if not module.get_submodule(layer).weight.requires_grad:
+                raise FedquiltError(f"{penalty.name} changes how the classifier learns, but {layer} is frozen")
+
+
+def measured(metrics: Sequence[Metric] | None, data: Data) -> tuple[Metric, ...]:
+    """Return what is measured besides the loss: accuracy, where the data have classes and nothing else is asked for."""
+    if metrics is None:
+        return (accuracy(),) if data.classes else ()
+    for metric in metrics:
+        if metric.classes > data.classes:
+            has = f"has {data.classes}" if data.classes else "has none: its targets are numbers"
+            least = f"at least {metric.classes} classes" if metric.classes > 1 else "classes"
+            raise SpecError(f"metrics: {metric.name} needs {least}; the data set {data.name} {has}")
+    return tuple(metrics)
+
+
+def first_broadcast(algorithm: Algorithm, setting: Setting) -> FirstBroadcast:
+    """Make what the server sends before the first round, besides the model."""
+    firsts = {}
+    for exchange in algorithm.exchanges:
+        if exchange.first_broadcast is not None:
+            with naming_part(exchange.name):
+                firsts[exchange.name] = exchange.first_broadcast(setting)
+    return FirstBroadcast(
+        broadcast={name: dict(first.broadcast) for name, first in firsts.items()},
+        uploaded=sum(first.uploaded for first in firsts.values()),
+        downloaded=max((first.asked for first in firsts.values()), default=0) * setting.replica.layout.nbytes,
+    )
+
+
+def _require_rows(data: Data, held: Partition, part: str, rows: int) -> None:
+    """Refuse a partition that names examples which are not there."""
+    if len(held.indices) and int(held.indices.min()) < 0:
+        raise FedquiltError(f"the partition names example {int(held.indices.min())}; positions start at 0")
+    if len(held.indices) and int(held.indices.max()) >= rows:
+        raise FedquiltError(
+            f"the partition names example {int(held.indices.max())}, but the data set {data.name} has only "
+            f"{rows} {part} examples"
+        )

@@ -1,0 +1,83 @@
+"""What a client's training is fed with: its batches, made ready for the model, and the weights of their examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedquilt.algorithm.algorithm import Algorithm, Batches, Shortened
+from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.base.rng import generator
+from fedquilt.base.types import Indices
+from fedquilt.round.local_step import Batch
+from fedquilt.round.prefetch import made_ahead
+
+GATHERED = 4096
+"""Examples made ready at a time: a bound on memory, fixed, because augmentation draws follow it."""
+
+
+@dataclass(frozen=True, eq=False)
+class BatchLoader:
+    """A client's batches of a round, the weight of an example of each class, and how labels are corrupted, if they are.
+
+    `a_pass` is how many examples a pass over the data has.
+    """
+
+    data: ClientData
+    batches: Batches
+    weights: Tensor | None
+    context: Context
+    purpose: str
+    a_pass: int
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, context: Context, data: ClientData, purpose: str = "") -> BatchLoader:
+        """Draw a client's batches."""
+        rng = generator(context.seed, f"{purpose}sample", *context.key)
+        sample = algorithm.sample
+        return cls(
+            data=data,
+            batches=sample(len(data), rng, context.round),
+            weights=_importance(algorithm, context, data),
+            context=context,
+            purpose=purpose,
+            a_pass=sample.a_pass(len(data), context.round) if isinstance(sample, Shortened) else len(data),
+        )
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Make batches ready for the model, ahead of training where the data set asks for it."""
+        ahead = self.data.data.ahead
+        return made_ahead(self._made(), ahead) if ahead else self._made()
+
+    def _made(self) -> Iterator[Batch]:
+        """Make batches ready, several at a time: one gather serves many small batches. Ahead, they come one by one."""
+        at_once = 0 if self.data.data.ahead else self.data.data.at_once or GATHERED
+        order, cuts = self.batches
+        key = (self.context.seed, f"{self.purpose}augment", *self.context.key)
+        rng = generator(*key) if self.data.data.augment is not None else None
+        first = 0
+        while first < len(cuts) - 1:
+            last = max(int(np.searchsorted(cuts, cuts[first] + at_once, side="right")) - 1, first + 1)
+            x, y = self._ready(order[cuts[first] : cuts[last]], rng)
+            sizes = np.diff(cuts[first : last + 1]).tolist()
+            made = [x, y] if self.weights is None else [x, y, self.weights[y]]
+            yield from map(Batch, *(torch.split(part, sizes) for part in self.context.replica.place.put(made)))
+            first = last
+
+    def _ready(self, order: Indices, rng: np.random.Generator | None) -> tuple[Tensor, Tensor]:
+        data = self.data.data
+        x, y = data.batch(self.data.split, torch.from_numpy(self.data.rows[order]), rng)
+        return x, y if self.data.relabel is None else self.data.relabel(y, data.classes)
+
+
+def _importance(algorithm: Algorithm, context: Context, data: ClientData) -> Tensor | None:
+    if algorithm.importance is None:
+        return None
+    labels = data.split.y.index_select(0, torch.from_numpy(data.rows))
+    if data.relabel is not None:
+        labels = data.relabel(labels, data.data.classes)
+    return algorithm.importance(labels, data.data.classes, context.broadcast)

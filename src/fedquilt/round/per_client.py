@@ -1,0 +1,57 @@
+"""Accuracy on a client's own data, of the model that the client would use: the run's, or one it made its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.base.rng import generator
+from fedquilt.compute.layout import ModelState, Tensors
+from fedquilt.partition.partition import Partition
+from fedquilt.round.training import ClientError, train_locally
+
+if TYPE_CHECKING:
+    from fedquilt.algorithm.exchange import Visit
+
+
+def hold_out(partition: Partition, share: float, seed: int) -> tuple[Partition, Partition]:
+    """Hold out a share of every client's examples; return what is left to train on, and what is held out.
+
+    Of n examples `share`·n, rounded, are held out, but never all.
+
+    >>> train, test = hold_out(Partition.of([[0, 1, 2, 3, 4], [5]]), 0.4, seed=1)
+    >>> train.sizes.tolist(), test.sizes.tolist()
+    ([3, 1], [2, 0])
+    """
+    kept, tested = [], []
+    for client in range(len(partition)):
+        rows = partition.client(client)
+        order = generator(seed, "own test", client).permutation(len(rows))
+        count = min(round(share * len(rows)), max(len(rows) - 1, 0))
+        tested.append(np.sort(rows[order[:count]]))
+        kept.append(np.sort(rows[order[count:]]))
+    left = np.asarray([len(rows) for rows in kept], dtype=np.int64)
+    return partition.holding(np.concatenate(kept), left), Partition.of(tested)
+
+
+def personal_model(algorithm: Algorithm, context: Context, data: ClientData) -> ModelState:
+    """Return the model that a client would use: the run's, where it could not make one its own."""
+    personalise = algorithm.per_client.personalise
+    if personalise is None:
+        return context.start
+    if personalise.kept is not None:
+        kept: Tensors | None = context.kept.get(personalise.kept)  # type: ignore[assignment]
+        return context.start if kept is None else ModelState(**kept)
+    assert personalise.by is not None
+    try:
+        return train_locally(personalise.by, context, data, context.start, purpose="own ").after
+    except ClientError:
+        return context.start
+
+
+def kept_model(visit: Visit) -> ModelState:
+    """Return the model that a client keeps under an exchange's name, at first the run's."""
+    return visit.context.start if visit.kept is None else ModelState(**visit.kept)

@@ -1,0 +1,78 @@
+"""An engine has one job: run the clients of a plan and yield the results. The driver is given one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar, runtime_checkable
+
+from fedquilt.algorithm.state import ClientStore, ServerState
+from fedquilt.algorithm.updates import Answer, Fault
+from fedquilt.compute.layout import ModelState
+from fedquilt.round.evaluation import Counted, Evaluation, SplitName
+from fedquilt.round.federation import Federation
+from fedquilt.round.plan import Plan
+
+T = TypeVar("T")
+
+Pending = Callable[[], T]
+"""Something that was begun: calling it waits for the end and returns what came out."""
+
+
+Measured = Counted | Fault
+"""What was counted on a client's own data, or why nothing was."""
+
+
+class Session(Protocol):
+    """An engine at work on one federation.
+
+    An engine with workers begins what it is asked for at once and goes on with it meanwhile, in the order of asking.
+    """
+
+    def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
+        """Yield a result for every slot of the plan that answers (`planned.slots`), in any order; blocks count for all.
+
+        Of several plans under way, the first one's results are asked for first.
+        """
+
+    def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
+        """Measure loss and accuracy on a whole split."""
+
+    def evaluate_clients(
+        self, state: ServerState, clients: Sequence[int], store: ClientStore
+    ) -> Pending[list[Measured]]:
+        """Evaluate every client's model on its own data, in the order of the clients given."""
+
+
+class Engine(Protocol):
+    """How clients are executed."""
+
+    def open(self, federation: Federation) -> AbstractContextManager[Session]:
+        """Make ready to run a federation; leaving the context ends whatever was started."""
+
+
+@runtime_checkable
+class Settling(Protocol):
+    """An engine that decides something for a run that its result depends on."""
+
+    @property
+    def compute(self) -> str:
+        """How local steps are executed."""
+
+    @property
+    def where(self) -> str:
+        """What else decides the last bits: the device, the precision, and how many clients are trained at once."""
+
+    def settled(self, federation: Federation, rounds: int) -> Engine:
+        """Return the engine with everything decided."""
+
+    def placed(self, federation: Federation) -> Federation:
+        """Return the federation with its model where the engine computes."""
+
+    def computing(self, compute: str) -> Engine:
+        """Return the engine with what was decided before."""
+
+
+def settled(engine: Engine, federation: Federation, rounds: int) -> Engine:
+    """Decide what an engine leaves open and a run's result depends on."""
+    return engine.settled(federation, rounds) if isinstance(engine, Settling) else engine

@@ -1,0 +1,209 @@
+"""A site's view of a run: the examples of the clients that it hosts, and what it does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import NamedTuple, TypeVar
+
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.metric import Metric
+from fedquilt.algorithm.parts.sampling import leaves_out_single
+from fedquilt.algorithm.state import ServerState
+from fedquilt.algorithm.updates import Answer, ClientUpdate, Fault
+from fedquilt.base.errors import reason_of
+from fedquilt.base.rng import torch_seeded
+from fedquilt.compute.interrupts import TooSlowError, time_limit
+from fedquilt.compute.layout import State
+from fedquilt.compute.replica import Replica
+from fedquilt.data.data import Data, Split
+from fedquilt.partition.partition import Partition
+from fedquilt.round.block import Program, block_update
+from fedquilt.round.client import client_update
+from fedquilt.round.evaluation import Counted, Evaluator, added, chunks
+from fedquilt.round.hosting import alone, passes, too_slow
+from fedquilt.round.per_client import personal_model
+from fedquilt.round.training import ClientError
+from fedquilt.simulate.simulation import Simulation
+
+T = TypeVar("T")
+
+Row = tuple[int, int | None, "State | None"]
+"""A client of a block: its number, its slot and what it keeps. One that was left out has no slot."""
+
+NOTHING = "holds no examples"
+SINGLE = "holds a single example, and the model's batch normalisation needs two or more in a batch"
+
+
+class ClientTests(NamedTuple):
+    """The test examples of every client: which rows each has, and of which split."""
+
+    held: Partition
+    split: Split
+
+    def only(self, clients: Sequence[int]) -> ClientTests:
+        """Return the test examples of some clients, without those of the others."""
+        held, rows = self.held.only(clients)
+        return ClientTests(held, self.split.only(rows))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Site:
+    """Where clients are hosted: one of them, some, or in a simulation all.
+
+    `partition` numbers the clients as the whole run does; those of other sites hold nothing here.
+    """
+
+    replica: Replica
+    algorithm: Algorithm
+    seed: int
+    data: Data
+    partition: Partition
+    tests: ClientTests | None
+    metrics: tuple[Metric, ...]
+    simulation: Simulation
+    client_seconds: float | None
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """Evaluates models on what the site holds."""
+        return Evaluator(self.replica, self.algorithm.loss, self.data, self.metrics, self.seed)
+
+    def run_client(
+        self, state: ServerState, round_: int, client: int, slot: int, kept: State | None
+    ) -> ClientUpdate | Fault:
+        """Run one client's update on a server's model and announcements; whatever goes wrong becomes its fault."""
+        data = self._data_of(client)
+        if not len(data):
+            return Fault(client, slot, NOTHING, kind="no examples")
+        if len(data) == 1 and leaves_out_single(self.algorithm.sample):
+            return Fault(client, slot, SINGLE, kind="no examples")
+        context = self.context(state, round_, client, slot, kept)
+        return self._or_fault(client, slot, partial(client_update, self.algorithm, context, data))
+
+    def _or_fault(self, client: int, slot: int, work: Callable[[], T]) -> T | Fault:
+        """Do what is one client's own; whatever goes wrong becomes its fault, and what it changes is put back."""
+        try:
+            with alone([client], self.replica), time_limit(self.client_seconds):
+                return work()
+        except TooSlowError:
+            return Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
+        except ClientError as error:
+            return Fault(client, slot, str(error))
+        except BaseException as error:
+            if passes(error):
+                raise
+            return Fault(client, slot, reason_of(error))
+
+    def run_block(
+        self,
+        program: Program,
+        state: ServerState,
+        round_: int,
+        clients: Sequence[int],
+        slots: Sequence[int],
+        kept: Sequence[State | None],
+        gone: Sequence[tuple[int, int]] = (),
+    ) -> list[Answer]:
+        """Run a block of clients as one program; if that fails, find out with whom, and run it again without them.
+
+        The others get the same bits whoever fails. These depend on how many clients a block has, and of which sizes: in
+        the place of one that is left out, a stand-in is trained. `gone` are clients that were left out before, each after
+        the place that it had in the block.
+        """
+        rows: list[Row] = list(zip(clients, slots, kept, strict=True))
+        for place, client in sorted(gone):
+            rows.insert(place, (client, None, None))
+        held = [row for row in rows if self.partition.size(row[0])]
+        faults = [
+            Fault(client, slot, NOTHING, kind="no examples")
+            for client, slot, _ in rows
+            if slot is not None and not self.partition.size(client)
+        ]
+        results = self._block_or_error(program, state, round_, held)
+        if isinstance(results, BaseException):
+            error = results
+            singly = [self.run_client(state, round_, *own) for own in _there(held)]
+            guilty = {result.slot: result for result in singly if isinstance(result, Fault)}
+            faults += guilty.values()
+            held = [(client, None, None) if slot in guilty else (client, slot, own) for client, slot, own in held]
+            if guilty or isinstance(error, TooSlowError):
+                results = self._block_or_error(program, state, round_, held)
+        if isinstance(results, BaseException):
+            error = results
+            results = [self._fault_of_program(client, slot, error) for client, slot, _ in _there(held)]
+        return [*results, *faults]
+
+    def _block_or_error(
+        self, program: Program, state: ServerState, round_: int, rows: Sequence[Row]
+    ) -> Sequence[Answer] | BaseException:
+        """Train a block, if anybody of it is there; return what is raised in clients' code."""
+        there = [client for client, _, _ in _there(rows)]
+        if not there:
+            return []
+        seconds = None if self.client_seconds is None else self.client_seconds * len(rows)
+        try:
+            with alone(there, self.replica), time_limit(seconds):
+                return self.train_block(program, state, round_, rows)
+        except BaseException as error:
+            if passes(error):
+                raise
+            return error
+
+    def _fault_of_program(self, client: int, slot: int, error: BaseException) -> Fault:
+        """Leave out a client that does nothing wrong by itself: its block takes too long, or the program fails."""
+        if isinstance(error, TooSlowError):
+            return Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
+        return Fault(client, slot, f"cannot be trained in a block: {reason_of(error)}")
+
+    def train_block(self, program: Program, state: ServerState, round_: int, rows: Sequence[Row]) -> Sequence[Answer]:
+        """Train a block of clients, all of whom hold data, as one program; those without a slot have stand-ins."""
+        there = _there(rows)
+        contexts = [self.context(state, round_, *own) for own in there]
+        datas = [self._data_of(client) for client, _, _ in there]
+        sizes = {row: int(self.partition.size(client)) for row, (client, slot, _) in enumerate(rows) if slot is None}
+        return block_update(program, self.algorithm, contexts, datas, sizes)
+
+    def evaluate_clients(self, state: ServerState, round_: int, client: int, kept: State | None) -> Counted | Fault:
+        """Evaluate the model that a client would use on its own data; whatever goes wrong becomes its fault."""
+        context = self.context(state, round_, client, client, kept)
+        return self._or_fault(client, client, partial(self._counted_at_client, context))
+
+    def _counted_at_client(self, context: Context) -> Counted:
+        assert self.tests is not None
+        model = personal_model(self.algorithm, context, self._data_of(context.client))
+        rows = self.tests.held.client(context.client)
+        with torch_seeded(self.seed, "evaluate own", context.client):
+            cut = [rows[first:last] for first, last in chunks(len(rows))]
+            return added([self.evaluator.count(model, self.tests.split, part) for part in cut])
+
+    def context(self, state: ServerState, round_: int, client: int, slot: int, kept: State | None) -> Context:
+        """Return what a client is given for a round."""
+        return Context(
+            replica=self.replica,
+            start=state.model,
+            seed=self.seed,
+            round=round_,
+            client=client,
+            slot=slot,
+            kept=kept or {},
+            broadcast=state.broadcast,
+            tamper=self.simulation.tamper_of(client, len(self.partition), self.seed, (round_, client, slot)),
+        )
+
+    def _data_of(self, client: int) -> ClientData:
+        relabel = self.simulation.relabel_of(client, len(self.partition), self.seed)
+        return ClientData(self.data, self.data.train, self.partition.client(client), relabel)
+
+    def only(self, clients: Sequence[int]) -> Site:
+        """Return the site that hosts these clients alone: it holds their examples and no others."""
+        partition, rows = self.partition.only(clients)
+        data = replace(self.data, train=self.data.train.only(rows), test=self.data.test.only(rows[:0]))
+        return replace(self, data=data, partition=partition, tests=self.tests and self.tests.only(clients))
+
+
+def _there(rows: Iterable[Row]) -> list[tuple[int, int, State | None]]:
+    """Return those of a block who were not left out."""
+    return [(client, slot, own) for client, slot, own in rows if slot is not None]

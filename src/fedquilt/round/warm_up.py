@@ -1,0 +1,54 @@
+"""Runs a block's program once before the first round: it is compiled then, or refused with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.base.errors import FedquiltError, reason_of
+from fedquilt.compute.layout import Tensors
+from fedquilt.round.block import Program
+from fedquilt.round.client import open_visit
+from fedquilt.round.federation import Federation
+from fedquilt.round.training import train_locally
+
+
+def warm_up(program: Program, federation: Federation) -> None:
+    """Run a program once: it is compiled then, or refused with the reason.
+
+    It trains on examples of the server's own, as many as the first clients have: whatever is wrong with a client's, the
+    program is not to blame.
+    """
+    sizes, split = federation.population.sizes, federation.rehearsal.stand_in
+    chosen = np.flatnonzero(sizes)[: program.block].tolist()
+    state = federation.start().groups[0].state
+    contexts = [federation.site.context(state, 1, client, slot, None) for slot, client in enumerate(chosen)]
+    datas = [ClientData(federation.data, split, np.arange(sizes[client]) % len(split)) for client in chosen]
+    try:
+        givens = _givens(program.algorithm, contexts, datas)
+        program.train_locally(contexts, datas, givens)
+    except Exception as error:
+        if not _trains_singly(program.algorithm, contexts, datas):
+            return  # It is not the program: clients will say in the first round what is wrong.
+        how = "compiled" if program.compiled else "mapped over clients"
+        raise FedquiltError(
+            f'this model and method cannot be {how}: {reason_of(error)}; use compute = "eager" with processes or inline'
+        ) from error
+
+
+def _givens(
+    algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
+) -> Sequence[dict[str, Tensors]]:
+    return [open_visit(algorithm, *own).given for own in zip(contexts, datas, strict=True)]
+
+
+def _trains_singly(algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]) -> bool:
+    try:
+        for context, data, given in zip(contexts, datas, _givens(algorithm, contexts, datas), strict=True):
+            train_locally(algorithm, context, data, context.start, given)
+    except Exception:
+        return False
+    return True
