@@ -116,7 +116,7 @@ def test_neither_is_one_whose_helpers_were_edited(begun: Path) -> None:
 
 
 class Sealed:
-    """Cannot be written down: what it holds has an address in its text."""
+    """Cannot be written down: its content has an address in its text."""
 
     def __init__(self) -> None:
         self.inside = iter([1])

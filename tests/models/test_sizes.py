@@ -73,7 +73,7 @@ def test_bits_are_those_of_given_sizes(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["softmax_regression", "mnist_2nn", "random_fourier"])
 def test_another_number_of_inputs_is_refused(name: str) -> None:
     spec = check_spec(SPEC | {"model": {"name": name, "inputs": 784}})
-    message = r"spec: \[model\] inputs: is 784, but an example of digits has 64 values; leave it out"
+    message = r"spec: \[model\] inputs: is 784, but an example of digits has 64 values; remove this key"
     with pytest.raises(SpecError, match=message):
         build(spec)
 

@@ -75,9 +75,9 @@ class Contents:
         if self.saved is None and self.unusable and not from_start:
             name = shlex.quote(str(folder))
             raise RunError(
-                f"{folder}: cannot go on: no good checkpoint is left ({', '.join(path.name for path in self.unusable)}: "
-                f"damaged). Nothing was changed. `fedquilt resume {name} --from-start` (in Python, from_start=True) trains "
-                f"again from the first round, and keeps what is there now in {folder / ASIDE}"
+                f"{folder}: cannot continue: no intact checkpoint is left "
+                f"({', '.join(path.name for path in self.unusable)}: damaged). Nothing was changed. `fedquilt resume {name} --from-start` (in Python, from_start=True) trains "
+                f"again from the first round, and moves the present files to {folder / ASIDE}"
             )
         return None if from_start else self.saved
 
@@ -107,7 +107,7 @@ def _read(folder: Path) -> Contents:
     paths = [path for path, _ in good]
     passed_over = [] if saved is None else paths[: paths.index(saved.path)]
     damage += [
-        f"{path}: is not used, since records up to it are lost: they are made again from {saved.path.name}"
+        f"{path}: is not used, because records before it are lost; they are computed again from {saved.path.name}"
         for path in passed_over
         if saved is not None
     ]
@@ -122,15 +122,15 @@ def _read(folder: Path) -> Contents:
     kept = (
         "" if saved is None else f", and so is the checkpoint of round {saved.run.round}: `fedquilt export` can read it"
     )
-    still_good = f"The records of {counted(len(records), 'round')} are good{kept}"
+    still_good = f"The records of {counted(len(records), 'round')} are intact{kept}"
     tables, checked = _read_spec(folder / SPEC, still_good)
     if not checked and (unchecked or _unchecked(folder / ENVIRONMENT)):
         raise RunError(
-            f"{folder}: was written by an older version of fedquilt, whose files carry no checks, and cannot be read by "
-            "this one: run its spec again into another folder"
+            f"{folder}: was written by an older version of fedquilt, whose files have no checksums, and cannot be read by "
+            "this one: run its spec again, in another folder"
         )
     if not checked:
-        damage.append(f"{folder / SPEC}: carries no check, as after a change by hand: it is taken as it stands")
+        damage.append(f"{folder / SPEC}: has no checksum, as after a change by hand; it is used as it is")
     unusable = (*bad, *passed_over)
     return Contents(tables, checked, History(records), lost, tuple(lines), saved, unusable, fares, error, tuple(damage))
 
@@ -179,7 +179,7 @@ def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
     except (ValueError, RecursionError) as why:  # damage, or not TOML
         raise RunError(
             f"{path}: is damaged, or was changed by hand: {why}. If you changed it on purpose, delete its line "
-            f"`# check: …` and go on; otherwise put a good copy back. {still_good}"
+            f"`# check: …` and continue; otherwise restore an intact copy. {still_good}"
         ) from None
     for name, table in tables.items():
         inner = table if name in ARRAYS and isinstance(table, list) else [table]
@@ -207,7 +207,7 @@ def _read_records(path: Path) -> tuple[list[dict[str, Any]], dict[int, str], boo
             continue
         before = records[-1]["round"] if records else 0
         if record["round"] <= before:
-            damaged[number] = f"round {record['round']} stands after round {before}"
+            damaged[number] = f"round {record['round']} follows round {before}"
             continue
         records.append(record)
     if rest:
@@ -232,7 +232,7 @@ def _count(lost: Sequence[range], last: int) -> int:
 def _about_records(path: Path, lines: dict[int, str], lost: Sequence[range], good: int) -> str:
     words = [f"line {number} is damaged ({why})" for number, why in list(lines.items())[:3]]
     words += [f"{len(lines) - 3} more lines are damaged"] if len(lines) > 3 else []
-    consequence = f"the records of {spelled(lost)} are lost" if lost else "no record before it is lost"
+    consequence = f"the records of {spelled(lost)} are lost" if lost else "no earlier record is lost"
     return f"{path}: {', '.join([*words, consequence])}; the records of {counted(good, 'round')} are good"
 
 
@@ -243,7 +243,7 @@ def spelled(lost: Sequence[range]) -> str:
     'rounds 3, 5 to 7'
     """
     parts = [str(each.start) if len(each) == 1 else f"{each.start} to {each.stop - 1}" for each in lost]
-    more = f" and {len(parts) - 5} more stretches" if len(parts) > 5 else ""
+    more = f" and {len(parts) - 5} more ranges" if len(parts) > 5 else ""
     single = len(lost) == 1 and len(lost[0]) == 1
     return f"{'round' if single else 'rounds'} {', '.join(parts[:5])}{more}"
 

@@ -60,14 +60,14 @@ def evaluate(
     path, state, about = stored(folder, checkpoint)
     federation, _ = build(spec)
     if about.get(NAMES, names_of(federation.bench)) != names_of(federation.bench):
-        raise RunError(f"{path}: holds a model of other layers or shapes than its spec describes now")
+        raise RunError(f"{path}: holds a model with other layers or shapes than its spec describes now")
     federation.bench.put_frozen(load_frozen(path))
     federation = replace(federation, own_test=None)
     if isinstance(data, Data):
         other: Data | None = data
     elif data is not None and Path(data).suffix in TABLES:
         if split != "test":
-            raise SpecError(f"split: all rows of {data} are tested on; leave it out")
+            raise SpecError(f"split: all rows of {data} are used for the test; remove --split")
         other = _rows(spec, Path(data), list(sets), federation.data.classes)
     else:
         other = _other(spec, data, list(sets))
@@ -119,7 +119,7 @@ def _rows(spec: Spec, file: Path, sets: list[str], classes: int) -> Data:
     else:
         table = {"name": "table", "path": str(file.absolute()), "test": str(file.absolute()), "classes": classes}
         if not any(assignment.partition("=")[0].strip() == "data.label" for assignment in sets):
-            raise SpecError(f"data: which column of {file} is the label? Say it with --set data.label=NAME")
+            raise SpecError(f"data: which column of {file} is the label? Set it with --set data.label=NAME")
     return replace(data_of(_with_data(spec, table, sets, str(file), None)), name=file.stem)
 
 
@@ -129,7 +129,7 @@ def _with_data(spec: Spec, table: Table, sets: list[str], source: str, folder: P
     for assignment in sets:
         if not assignment.strip().startswith("data."):
             raise SpecError(
-                f"--set {visible(assignment, 80)}: only keys of [data] can be changed here, as in --set data.name=mnist"
+                f"--set {visible(assignment, 80)}: only keys of [data] can be changed here, such as --set data.name=mnist"
             )
     change(tables, sets)
     return check_spec(tables, source=source, folder=folder)

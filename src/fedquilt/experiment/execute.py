@@ -143,7 +143,7 @@ def _begun(
         run = saved.run
     elif found.history.records and not from_start:
         warnings.warn(
-            f"{folder.path}: no checkpoint is there to go on from: training starts again from the first round",
+            f"{folder.path}: there is no checkpoint to continue from: training starts again from the first round",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -39,7 +39,7 @@ def require_same(folder: RunFolder, before: str | None, now: str) -> None:
     if before != now:
         raise RunError(
             f"{folder.path}: holds a run of another federation (model, data, partition, method or seed differ; a file "
-            "of the data, or the source of your own model or method, may have changed since): put that back, or choose "
+            "of the data, or the source of your own model or method, may have changed since): undo the change, or choose "
             "another folder"
         )
 

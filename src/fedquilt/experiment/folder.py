@@ -186,7 +186,7 @@ def _lock_soon(descriptor: int, path: Path) -> None:
         if _lock(descriptor, alone=True):
             return
         time.sleep(0.05)
-    raise RunError(f"{path}: another process is running this")
+    raise RunError(f"{path}: another process is using this run folder")
 
 
 def _lock(descriptor: int, alone: bool) -> bool:

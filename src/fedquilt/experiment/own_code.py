@@ -33,7 +33,7 @@ _CONTAINERS = (tuple, list, dict, set, frozenset)
 _INTERNAL = frozenset(vars(nn.Module()))
 """What every module has: its parameters are the model's, and are compared as such."""
 
-_ADVICE = "give it an attribute `version`, a text or a number that you change whenever its result changes"
+_ADVICE = "give it an attribute `version`, a string or a number that you change whenever its result changes"
 
 
 def own_code(*values: object) -> str:
@@ -145,8 +145,8 @@ class _Walk:
             yield from self._held(vars(value))
         elif type(value).__repr__ is object.__repr__ or " at 0x" in repr(value):
             raise RunError(
-                f"what this run starts from holds an object of {_name(type(value))}, whose content cannot be written down: "
-                f"whether a resumed run is the same could not be told. {_ADVICE.capitalize()}, or train without a folder"
+                f"an argument of this run holds an object of {_name(type(value))}, whose content cannot be recorded, so that "
+                f"a resumed run could not be compared with it. {_ADVICE.capitalize()}, or train without a folder"
             )
         else:
             yield repr(value)
@@ -172,7 +172,7 @@ def _source(code: FunctionType | type) -> str:
         return textwrap.dedent(inspect.getsource(code))
     except (OSError, TypeError):
         raise RunError(
-            f"the source of {_name(code)} cannot be read, so that whether a resumed run is the same could not be told: "
+            f"the source of {_name(code)} cannot be read, so that a resumed run could not be compared with it: "
             f"put it into a file, or {_ADVICE}, or train without a folder"
         ) from None
 

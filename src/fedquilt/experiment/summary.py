@@ -72,7 +72,7 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
         "best": None if found.lost else _best(history),
         "digest": None if latest is None else latest.about.get("model"),
         "diverged": diverged if state == "diverged" else None,
-        "error": (found.error or "not known: the file that says it is damaged") if state == "failed" else None,
+        "error": (found.error or "unknown: the file with this value is damaged") if state == "failed" else None,
         "own_accuracy": _newest(newest, "own_accuracy"),
         "own_accuracy_worst_tenth": _newest(newest, "own_accuracy_worst_tenth"),
         "own_accuracy_quantiles": _newest(newest, "own_accuracy_quantiles"),

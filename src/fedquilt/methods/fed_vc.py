@@ -34,7 +34,7 @@ def fed_vc(algorithm: Algorithm, size: Size = 256, distinct: bool = False) -> Al
     sample, select = algorithm.sample, algorithm.select
     if isinstance(sample, Epochs) and isinstance(select, Uniform):
         if not isinstance(sample.count, int) or not isinstance(sample.batch, int | float):
-            raise SpecError("fed_vc: the method's epochs and batch must be numbers that stay the same")
+            raise SpecError("fed_vc: the method's epochs and batch must not change over rounds")
         epochs, batch, fraction = sample.count, sample.batch, select.fraction
     else:
         raise SpecError("fed_vc needs a method that selects clients uniformly and trains by epochs, such as fed_avg")

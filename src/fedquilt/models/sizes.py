@@ -18,14 +18,14 @@ def inputs_of(data: Data | None, given: int | None, published: int) -> int:
     (64, 784, 2)
     >>> inputs_of(digits(), 784, published=784)
     Traceback (most recent call last):
-    fedquilt.base.errors.SpecError: inputs: is 784, but an example of digits has 64 values; leave it out
+    fedquilt.base.errors.SpecError: inputs: is 784, but an example of digits has 64 values; remove this key
     """
     if data is None:
         return published if given is None else given
     first = data.train.x[:1]
     found = (first if data.prepare is None else data.prepare(first)).numel()
     if given not in (None, found):
-        raise SpecError(f"inputs: is {given}, but an example of {data.name} has {found} values; leave it out")
+        raise SpecError(f"inputs: is {given}, but an example of {data.name} has {found} values; remove this key")
     return found
 
 
@@ -48,5 +48,5 @@ def classes_of(data: Data | None, given: int | None, published: int, key: str = 
     found = data.classes or (y.shape[1] if y.dim() > 1 else 1)
     if given is not None and (given < found or (given > found and not data.classes)):
         what = "classes" if data.classes else "number(s) as an example's target"
-        raise SpecError(f"{key}: is {given}, but {data.name} has {found} {what}; leave it out")
+        raise SpecError(f"{key}: is {given}, but {data.name} has {found} {what}; remove this key")
     return found if given is None else given

@@ -51,7 +51,7 @@ class Partition:
         arrays = [np.asarray(client) for client in clients]
         for k, held in enumerate(arrays):
             if len(held) and not (np.issubdtype(held.dtype, np.integer) and int(held.min()) >= 0):
-                raise SpecError(f"client {k}: positions in the training set are whole numbers from 0, got {held!r}")
+                raise SpecError(f"client {k}: indices into the training set must be integers from 0, got {held!r}")
         indices = np.concatenate([held.astype(np.int64) for held in arrays])
         return cls.by_sizes(indices, np.asarray([len(held) for held in arrays], dtype=np.int64))
 

@@ -58,4 +58,4 @@ class Population:
     def _require_classes(self) -> None:
         if self.labels.ndim != 1 or not self.classes:
             these = "sequences" if self.classes else "numbers"
-            raise FedquiltError(f"counting a client's classes needs one label an example; these are {these}")
+            raise FedquiltError(f"counting a client's classes needs one label per example, but these are {these}")

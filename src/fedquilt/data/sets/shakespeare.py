@@ -101,7 +101,7 @@ def shakespeare(unroll: Size = 80, least_lines: Annotated[int, Field(ge=2)] = 3,
 def by_role(chosen: list[Role], unroll: int, path: Path) -> Data:
     """Make a data set of roles: of each, the last fifth of the lines is tested, at least one."""
     if not chosen:
-        raise DataError(f"{path}: no role of a play was found in it; expected the Complete Works as plain text")
+        raise DataError(f"{path}: contains no role of a play; expected the Complete Works as plain text")
     tested = [max(len(role.lines) // 5, 1) for role in chosen]
     train = [role.lines[:-last] for role, last in zip(chosen, tested, strict=True)]
     test = [role.lines[-last:] for role, last in zip(chosen, tested, strict=True)]
@@ -113,7 +113,7 @@ def read_text(digest: str | None) -> tuple[str, Path]:
     path = find(*PLACES, source=SOURCE)
     content = read_unpacked(path, LARGEST)
     if not content:
-        raise DataError(f"{path}: is empty; fetch it again")
+        raise DataError(f"{path}: is empty; download it again")
     require_digest(path, content, digest)
     return content.decode("latin-1"), path
 

@@ -99,7 +99,9 @@ def read_vocabulary(path: Path, count: int) -> dict[str, int]:
             text = line.decode()
             parts = text.split()
             if len(parts) != 2 or not parts[1].isdecimal() or parts[0] in known:
-                raise DataError(f"{path}, line {number}: must be a new word and its count, got {text[:60]!r}")
+                raise DataError(
+                    f"{path}, line {number}: must be a word that did not occur before and its count, got {text[:60]!r}"
+                )
             known[parts[0]] = number
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: cannot be read: {error}") from error

@@ -199,6 +199,6 @@ def _checked(columns: Columns, roles: Roles) -> Columns:
             found = columns.places[wrong[0], place]
             raise DataError(
                 f"{columns.at(wrong[0])}, column '{roles.places[place]}': "
-                f"{found} is outside of −{most} to {most} degrees"
+                f"{found} is not between −{most} and {most} degrees"
             )
     return columns
