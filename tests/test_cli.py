@@ -17,9 +17,10 @@ import pytest
 from rich.console import Console
 
 import fedquilt
-from fedquilt import cli, registry
 from fedquilt.analysis.curves import History
+from fedquilt.base import registry
 from fedquilt.base.errors import WorkerError
+from fedquilt.cli import app as cli
 from fedquilt.experiment.progress import Lines, Live, Pace, watcher
 from fedquilt.experiment.sealed import sealed_json, sealed_text
 

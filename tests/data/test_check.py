@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import fedquilt
-from fedquilt import cli, registry
+from fedquilt.base import registry
 from fedquilt.base.errors import DataError
+from fedquilt.cli import app as cli
 from fedquilt.data.data import Data
 from fedquilt.data.fetch.by_hand import BY_HAND
 from fedquilt.data.sets.libsvm import SETS

@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedquilt import cli, registry
+from fedquilt.base import registry
 from fedquilt.base.errors import DataError
+from fedquilt.cli import app as cli
 from fedquilt.data.fetch import archives
 from fedquilt.data.fetch.archives import data_of_deb, take_members
 from fedquilt.data.fetch.download import download

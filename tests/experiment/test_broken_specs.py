@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import tomli_w
 
-from fedquilt import cli, registry
+from fedquilt.base import registry
+from fedquilt.cli import app as cli
 from fedquilt.experiment.spec import Options
 
 SPEC: dict[str, dict[str, Any]] = {

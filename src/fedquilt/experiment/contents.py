@@ -76,8 +76,9 @@ class Contents:
             name = shlex.quote(str(folder))
             raise RunError(
                 f"{folder}: cannot continue: no intact checkpoint is left "
-                f"({', '.join(path.name for path in self.unusable)}: damaged). Nothing was changed. `fedquilt resume {name} --from-start` (in Python, from_start=True) trains "
-                f"again from the first round, and moves the present files to {folder / ASIDE}"
+                f"({', '.join(path.name for path in self.unusable)}: damaged). Nothing was changed. "
+                f"`fedquilt resume {name} --from-start` (in Python, from_start=True) trains again from the first round, and "
+                f"moves the present files to {folder / ASIDE}"
             )
         return None if from_start else self.saved
 

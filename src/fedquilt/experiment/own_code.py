@@ -145,8 +145,8 @@ class _Walk:
             yield from self._held(vars(value))
         elif type(value).__repr__ is object.__repr__ or " at 0x" in repr(value):
             raise RunError(
-                f"an argument of this run holds an object of {_name(type(value))}, whose content cannot be recorded, so that "
-                f"a resumed run could not be compared with it. {_ADVICE.capitalize()}, or train without a folder"
+                f"an argument of this run holds an object of {_name(type(value))}, whose content cannot be recorded, so "
+                f"that a resumed run could not be compared with it. {_ADVICE.capitalize()}, or train without a folder"
             )
         else:
             yield repr(value)

@@ -40,7 +40,7 @@ def classes_of(data: Data | None, given: int | None, published: int, key: str = 
     (10, 12, 2)
     >>> classes_of(digits(), 9, published=10)
     Traceback (most recent call last):
-    fedquilt.base.errors.SpecError: classes: is 9, but digits has 10 classes; leave it out
+    fedquilt.base.errors.SpecError: classes: is 9, but digits has 10 classes; remove this key
     """
     if data is None:
         return published if given is None else given
