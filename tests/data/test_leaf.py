@@ -130,7 +130,7 @@ def test_shakespeare_trains_in_worker_processes(tmp_path: Path) -> None:
         ({"a": (["long"], ["e"]), "b": (["short"], ["e"])}, {}, r"examples of different shapes: \(4,\) \(user 'a'\)"),
         ({"a": (["text"], ["e"]), "b": ([[1, 2]], [0])}, {}, "some users have text, others numbers: 'a' and 'b'"),
         ({"a": (["text"], ["e"])}, {"shape": (80,)}, "x holds text, which has no shape"),
-        ({"a": (["text"], ["e"])}, {"classes": 26}, "the letters of .* are 80 classes; leave it out"),
+        ({"a": (["text"], ["e"])}, {"classes": 26}, "the letters of .* are 80 classes; remove this key"),
     ],
 )
 def test_texts_that_cannot_be_read(tmp_path: Path, users: dict[str, Any], options: Any, message: str) -> None:

@@ -482,7 +482,7 @@ def test_too_few_classes_are_refused_before_training(command: Command) -> None:
     write({"model.classes": 9})
     code, written = command("run", "spec.toml")
     assert (code, written.count("\n")) == (2, 1)
-    assert written == "error: spec.toml: [model] classes: is 9, but digits has 10 classes; leave it out\n"
+    assert written == "error: spec.toml: [model] classes: is 9, but digits has 10 classes; remove this key\n"
 
 
 def test_missing_data_files_are_refused(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

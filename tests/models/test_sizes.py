@@ -46,7 +46,7 @@ def test_every_model_takes_its_sizes_from_the_data(name: str) -> None:
     outputs = model(data.train.x)
     assert outputs.shape == (*data.train.y.shape, CLASSES)
     key = "vocabulary" if name in TEXTS else "classes"
-    with pytest.raises(SpecError, match=f"{key}: is 6, but few has 7 classes; leave it out"):
+    with pytest.raises(SpecError, match=f"{key}: is 6, but few has 7 classes; remove this key"):
         registry.models[name](data=data, **{key: 6})
     more: Any = registry.models[name](data=data, **{key: 9})
     assert more(data.train.x).shape[-1] == 9

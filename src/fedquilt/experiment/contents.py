@@ -77,8 +77,8 @@ class Contents:
             raise RunError(
                 f"{folder}: cannot continue: no intact checkpoint is left "
                 f"({', '.join(path.name for path in self.unusable)}: damaged). Nothing was changed. "
-                f"`fedquilt resume {name} --from-start` (in Python, from_start=True) trains again from the first round, and "
-                f"moves the present files to {folder / ASIDE}"
+                f"`fedquilt resume {name} --from-start` (in Python, from_start=True) trains again from the first round, "
+                f"and moves the present files to {folder / ASIDE}"
             )
         return None if from_start else self.saved
 
