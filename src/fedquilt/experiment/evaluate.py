@@ -23,7 +23,7 @@ from fedquilt.round.federation import Federation, SplitName
 from fedquilt.round.measures import Measures, evaluating
 
 TABLES = (".csv", ".tsv", ".parquet")
-"""Endings of files with a row an example, as the data set `table` reads them."""
+"""Endings of files with one row per example, as the data set `table` reads them."""
 
 
 def evaluate(

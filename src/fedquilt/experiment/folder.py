@@ -2,7 +2,7 @@
 
 spec.toml            the spec with every default filled in
 environment.json     what it was run with
-metrics.jsonl        one line a round
+metrics.jsonl        one line per round
 checkpoints/         the two newest states
 partition.npz        who holds what
 clients.json         how every client fares on its own test examples at the end, if it has any

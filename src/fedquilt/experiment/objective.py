@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedquilt.round.federation import Federation
 
 Own = Callable[..., Any]
-"""A function of outputs and targets that returns one value a prediction; or a Loss or Metric."""
+"""A function of outputs and targets that returns one value per prediction; or a Loss or Metric."""
 
 
 def chosen_loss(chosen: str | Own, home: Path | None = None, where: str = "loss") -> Loss:

@@ -41,7 +41,7 @@ def draw_run(folder: Path, history: History, federation: Federation) -> None:
 
 
 def draw_curves(path: Path, histories: Mapping[str, History], target: float | None = None) -> None:
-    """Save the test's accuracy, loss and other metrics over rounds: a panel each, one line a run."""
+    """Save the test's accuracy, loss and other metrics over rounds: a panel each, one line per run."""
     names = ["accuracy"] if target is not None or any(history.accuracy for history in histories.values()) else []
     names += ["loss", *dict.fromkeys(name for history in histories.values() for name in history.metrics)]
     figure, panels = new_figure(len(names), (4.5 * max(len(names), 2), 3.6))

@@ -24,7 +24,7 @@ def fed_vc(algorithm: Algorithm, size: Size = 256, distinct: bool = False) -> Al
 
     - `size` is N_VC. The batch size B and the share of clients C are those of the wrapped method; B must divide N_VC, and
       the method's epochs must be 1, since S = N_VC / B steps take their place.
-    - Clients are drawn with replacement: the paper runs 100 virtual clients a round on a split of 11. `distinct` forbids
+    - Clients are drawn with replacement: the paper runs 100 virtual clients per round on a split of 11. `distinct` forbids
       that; inclusion is then no longer proportional to a client's size.
 
     >>> from fedquilt import fed_avg_m

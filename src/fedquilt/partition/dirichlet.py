@@ -42,7 +42,7 @@ from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
 
 Concentration = Annotated[float, Field(ge=0)]
-"""0 is one class a client, `inf` the prior itself."""
+"""0 gives one class per client, `inf` the prior itself."""
 
 _BLOCK = 256
 

@@ -37,7 +37,7 @@ class Population:
 
     @cached_property
     def class_counts(self) -> npt.NDArray[np.int64]:
-        """The number of examples of every class, one row a client: known in simulation only."""
+        """The number of examples of every class, one row per client: known in simulation only."""
         self._require_classes()
         return self.partition.class_counts(self.labels, self.classes)
 

@@ -74,7 +74,7 @@ def posts(
     test_fraction: TestFraction = 0.01,
     seed: Seed = 0,
 ) -> Data:
-    """Posts of your own, a client an author, for predicting the next word (McMahan 2017).
+    """Your own posts by author, for predicting the next word (McMahan 2017).
 
     The clients' own numbers go with the examples; test posts are by authors whose posts are not trained on.
 

@@ -5,7 +5,7 @@ McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Dec
 least one line, for testing. From Project Gutenberg's Etext #100 of 1994, whose notice allows personal use only.
 
 An example is a line, not a window of 80 characters: u = E·n/(K·B), the expected number of updates a client makes in a
-round, is 1.5, 7.4 and 37.1 in the paper's Table 2, so that n/K is 74 lines a client. A line is one of the file, and found
+round, is 1.5, 7.4 and 37.1 in the paper's Table 2, so that n/K is 74 lines per client. A line is one of the file, and found
 as in the authors' published script (the one in LEAF, Caldas et al. 2018): a speech begins with two blanks and a name, and
 goes on in lines that begin with four; stage directions inside a speech belong to it; the Comedy of Errors stands two
 columns to the left. Other than there, the heading of an act or scene ends the speech before it, and empty lines are none.
@@ -81,7 +81,7 @@ class Role(NamedTuple):
 
 @datasets.register
 def shakespeare(unroll: Size = 80, least_lines: Annotated[int, Field(ge=2)] = 3, check: bool = True) -> Data:
-    """Shakespeare's plays, a client a role, an example a line of characters (McMahan 2017).
+    """Shakespeare's plays: each client is a role, each example a line of characters (McMahan 2017).
 
     With 258 symbols: bytes, the beginning and the end of a line. The clients' own numbers go with the examples, for
     training and testing alike; for the paper's balanced version, deal the same lines out with `iid` and 1,145 clients.

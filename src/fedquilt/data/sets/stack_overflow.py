@@ -49,7 +49,7 @@ def stack_overflow(
     test_sentences: Size = 10_000,
     seed: Seed = 0,
 ) -> Data:
-    """Stack Overflow's questions and answers, a client an author, for predicting the next word (Reddi 2021).
+    """Stack Overflow's questions and answers by author, for predicting the next word (Reddi 2021).
 
     The authors' numbers go with the examples, the same ones for training and testing. The model needs `vocabulary` + 4
     symbols. An example takes 4 bytes a place: all that the defaults allow takes several gigabytes.
