@@ -45,7 +45,7 @@ def refusal(tables: dict[str, Any]) -> str:
         ("x = " + "9" * 5000, "is not valid TOML: an integer has thousands of digits"),
         ("x = 1e400", "is not valid TOML: 1e400 is too large"),
         ("[run]\nrounds = 0x" + "f" * 5000, "[run] rounds: integers must be between -2^63 and 2^63"),
-        ("[" + "a." * 500 + "a]", "[a] a a a: lists or tables are nested more than 16 deep"),
+        ("[" + "a." * 500 + "a]", "[a] a a a: lists or tables are nested more than 16 levels deep"),
         (
             f"[run]\n{'k' * 5000} = 1",
             f"[run] {'k' * 19} … (5,000 characters): a key may have at most 200 characters, got 5,000",
