@@ -110,7 +110,7 @@ def test_somebody_who_is_no_user_has_no_home(tmp_path: Path) -> None:
 
 
 def test_wrappers_have_an_end() -> None:
-    assert refusal(SPEC | {"wrap": [{"name": "fed_prox"}] * (MOST_WRAPS + 1)}).endswith("at most 50 are taken")
+    assert refusal(SPEC | {"wrap": [{"name": "fed_prox"}] * (MOST_WRAPS + 1)}).endswith("at most 50 are allowed")
 
 
 def test_of_many_problems_the_first_are_listed() -> None:
