@@ -290,7 +290,7 @@ def test_names_lead_nowhere_else(tmp_path: Path) -> None:
 def test_members_that_are_too_large_or_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.tar"
     path.write_bytes(tar({"one.bin": ONE, "two.bin": TWO}))
-    with pytest.raises(DataError, match=r"one.bin has 300,000 bytes, expected 1,000 at most"):
+    with pytest.raises(DataError, match=r"one.bin has 300,000 bytes, expected at most 1,000"):
         list(take_members(path, {"one.bin"}, 1000, tmp_path))
     for limit in ("MEMBERS", "UNPACKED"):
         with monkeypatch.context() as patched:

@@ -120,9 +120,9 @@ def test_shakespeare_trains_in_worker_processes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("users", "options", "message"),
     [
-        ({"a": ([window("é")], ["e"])}, {}, "user 'a': x: 'é' is none of the 80 letters"),
-        ({"a": ([window("“")], ["e"])}, {}, "user 'a': x: '“' is none of the 80 letters"),
-        ({"a": ([window("a")], ["_"])}, {}, "user 'a': y: '_' is none of the 80 letters"),
+        ({"a": ([window("é")], ["e"])}, {}, "user 'a': x: 'é' is not one of the 80 characters"),
+        ({"a": ([window("“")], ["e"])}, {}, "user 'a': x: '“' is not one of the 80 characters"),
+        ({"a": ([window("a")], ["_"])}, {}, "user 'a': y: '_' is not one of the 80 characters"),
         ({"a": ([window("a")], ["of"])}, {}, "user 'a': y: a text of 2 letters, expected 1: 'of'"),
         ({"a": ([window("a")], [""])}, {}, "user 'a': y: a text of 0 letters, expected 1: ''"),
         ({"a": ([""], ["a"])}, {}, "user 'a': x: a text of 0 letters, expected some"),

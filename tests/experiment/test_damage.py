@@ -159,7 +159,7 @@ def test_a_spec_that_was_changed_is_refused_with_what_to_do(ask, whole: Path, tm
         RunError, match=r"was changed by hand: .* If you changed it on purpose, delete its line"
     ) as error:
         ask(folder)
-    assert "The records of 4 rounds are good, and so is the checkpoint of round 4" in str(error.value)
+    assert "The records of 4 rounds are intact, and so is the checkpoint of round 4" in str(error.value)
 
 
 def test_a_spec_that_was_changed_on_purpose_is_taken(whole: Path, tmp_path: Path) -> None:

@@ -295,7 +295,7 @@ def test_one_group_is_exported_at_a_time(grouped: tuple[Path, fedquilt.Result], 
     for number, model in enumerate(result.models, start=1):
         written = load_file(fedquilt.export(folder, tmp_path / f"{number}.safetensors", group=number))
         assert all(torch.equal(tensor, written[name]) for name, tensor in model.state_dict().items())
-    with pytest.raises(RunError, match="has 3 models; group 4 is none of them"):
+    with pytest.raises(RunError, match="has 3 models; there is no group 4"):
         fedquilt.export(folder, tmp_path / "model.safetensors", group=4)
 
 

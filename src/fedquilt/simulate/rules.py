@@ -66,7 +66,7 @@ class Slowness:
         wanted = len(times) if roll.wanted is None else roll.wanted
         taken, too_many = in_time[:wanted], in_time[wanted:]
         reasons = {place: f"missed the deadline: {_short(times[place])} s" for place in late}
-        reasons |= dict.fromkeys(too_many, f"was not among the first {wanted} to answer")
+        reasons |= dict.fromkeys(too_many, f"not among the first {wanted}")
         waits = bool(late) and len(taken) < wanted
         return Absence(reasons, self.deadline if waits else max((float(times[place]) for place in taken), default=0.0))
 
