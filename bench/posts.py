@@ -81,7 +81,7 @@ def measure(path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=500_000)
-    parser.add_argument("--posts", type=int, default=4, help="posts of a client")
+    parser.add_argument("--posts", type=int, default=4, help="posts per client")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:

@@ -107,7 +107,7 @@ def cohorts(count: int) -> None:
                     found[cohort].append(time.perf_counter() - begun)
     seconds = [statistics.median(found[cohort]) for cohort in sizes]
     once, each = line(sizes, seconds)
-    print(f"a line: {1e3 * once:.2f} ms a round and {1e6 * each:.1f} µs a client")
+    print(f"a line: {1e3 * once:.2f} ms a round and {1e6 * each:.1f} µs per client")
     for cohort, spent in zip(sizes, seconds, strict=True):
         off = 100 * (spent / (once + each * cohort) - 1)
         print(

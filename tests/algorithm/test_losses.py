@@ -203,7 +203,7 @@ def test_cross_entropy_on_numbers_is_refused(line: Data, held: Partition) -> Non
         ),
         (fedquilt.fed_avg(), [fedquilt.corrupt(kind="label_flip")], "line has numbers as targets"),
         (fedquilt.server_training(fedquilt.fed_avg()), [], "needs one label an example, a class"),
-        (fedquilt.fed_avg(), [fedquilt.availability()], "needs one label an example; these are numbers"),
+        (fedquilt.fed_avg(), [fedquilt.availability()], "needs one label per example, but these are numbers"),
     ],
 )
 def test_what_needs_classes_refuses_numbers(
@@ -246,7 +246,7 @@ def test_numbers_become_single_precision_and_a_column_a_row() -> None:
     ("targets", "message"),
     [
         (np.array([0.0, np.nan]), "y_train: a target is not finite"),
-        (np.zeros((2, 3, 4)), r"y_train: targets must be numbers, one an example or a row of them, got the shape"),
+        (np.zeros((2, 3, 4)), r"y_train: targets must be numbers, one or several per example, got the shape"),
         (np.zeros((2, 3)), r"y_train has targets of shape \(3,\), y_test of \(\)"),
         (np.array([1j, 2j]), "y_train: targets must be numbers, .*complex"),
     ],
@@ -257,5 +257,5 @@ def test_wrong_targets_are_refused(targets: np.ndarray, message: str) -> None:
 
 
 def test_numbers_for_classes_are_refused_with_the_way_out() -> None:
-    with pytest.raises(DataError, match=r"labels must be whole numbers, got torch\.float64; .* pass classes=0"):
+    with pytest.raises(DataError, match=r"labels must be integers, got torch\.float64; .* pass classes=0"):
         fedquilt.arrays(np.zeros((2, 1)), np.zeros(2), np.zeros((2, 1)), np.zeros(2))

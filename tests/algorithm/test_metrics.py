@@ -208,7 +208,7 @@ def odd(outputs: Tensor, targets: Tensor) -> Tensor:
 def test_a_metric_that_is_not_finite_is_null_with_one_warning(
     blobs: Data, unbalanced: Partition, smooth: nn.Module, tmp_path: Path
 ) -> None:
-    with pytest.warns(RuntimeWarning, match="metric odd is not a finite number after round 1") as seen:
+    with pytest.warns(RuntimeWarning, match="metric odd is not finite after round 1") as seen:
         result = fedquilt.train(
             smooth,
             blobs,

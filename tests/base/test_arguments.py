@@ -66,7 +66,7 @@ def test_batch_sizes(value: float) -> None:
 def test_impossible_batch_sizes(value: object) -> None:
     def batches(batch: BatchSize) -> None: ...
 
-    assert problems(batches, {"batch": value})["batch"].startswith("must be a whole number of 1 or more, or inf, got ")
+    assert problems(batches, {"batch": value})["batch"].startswith("must be an integer of 1 or more, or inf, got ")
 
 
 def test_bounds() -> None:

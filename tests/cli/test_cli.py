@@ -63,7 +63,7 @@ def test_run_into_a_folder_that_holds_a_run(command: Command) -> None:
     answer = command("run", "spec.toml", "--set", "run.seed=5", "--out", "here")
     assert answer.code == 2
     assert answer.err == (
-        "error: here: already holds a run; go on with it by `fedquilt resume here`, or choose another folder\n"
+        "error: here: already holds a run; continue it with `fedquilt resume here`, or choose another folder\n"
     )
     assert digest("here") == before
 
@@ -143,7 +143,10 @@ def _curve(folder: str) -> list[dict[str, object]]:
 def test_run_cannot_be_made_shorter_than_it_is(command: Command) -> None:
     command("run", "spec.toml")
     answer = command("resume", "runs/spec", "--rounds", "1")
-    assert (answer.code, answer.err) == (2, "error: runs/spec: has 2 rounds already; ask for more to make it longer\n")
+    assert (answer.code, answer.err) == (
+        2,
+        "error: runs/spec: has 2 rounds already; set --rounds to a larger number to continue it\n",
+    )
     answer = command("resume", "runs/spec", "--rounds", "0")
     assert answer.code == 2
     assert answer.err == "error: runs/spec/spec.toml: [run] rounds: must be at least 1, got 0\n"
@@ -163,7 +166,7 @@ def test_run_from_python_cannot_be_resumed_here(command: Command, blobs, unbalan
     fedquilt.train(smooth, blobs, unbalanced, fedquilt.fed_avg(), 1, engine=fedquilt.inline(), out="own")
     answer = command("resume", "own")
     assert answer.code == 2
-    assert answer.err == ("error: own: is a run from Python; call fedquilt.train(…, out=…) again to go on with it\n")
+    assert answer.err == ("error: own: is a run from Python; call fedquilt.train(…, out=…) again to continue it\n")
 
 
 # show
@@ -402,7 +405,7 @@ def test_report(command: Command) -> None:
     assert Path("runs/report/report.md").exists()
     wrong = command("report", "a", "--target", "97")
     assert wrong.code == 2
-    assert wrong.err == "error: target: must be an accuracy above 0, at most 1, as in 0.97; got 97\n"
+    assert wrong.err == "error: target: must be an accuracy above 0 and at most 1, such as 0.97; got 97\n"
 
 
 # Exit codes and messages
@@ -506,7 +509,7 @@ def test_damage_is_said_and_a_run_is_begun_again_only_if_asked(command: Command)
         refused, exported = command("resume", "runs/spec"), command("export", "runs/spec", "model.safetensors")
         evaluated, again = command("evaluate", "runs/spec"), command("resume", "runs/spec", "--from-start")
     assert refused.code == exported.code == evaluated.code == 2
-    assert "error: runs/spec: cannot go on: no good checkpoint is left" in refused.err
+    assert "error: runs/spec: cannot continue: no intact checkpoint is left" in refused.err
     assert "`fedquilt resume runs/spec --from-start`" in refused.err
     assert "error: runs/spec: has no good checkpoint" in exported.err
     assert "error: runs/spec: has no good checkpoint" in evaluated.err
@@ -524,7 +527,7 @@ def test_what_needs_a_lost_record_is_said_of_the_others(command: Command) -> Non
         compared = command("report", "runs/spec", "--out", "report")
     for answer in (shown, again):
         assert answer.code == 0
-        assert "line 2 is damaged (its check does not match), the records of round 2 are lost" in answer.err
+        assert "line 2 is damaged (its checksum does not match), the records of round 2 are lost" in answer.err
         assert answer.err.count("line 2") == 1
     for name in ("best", "left out", "time", "sent"):
         assert re.search(rf"^{name} .* of the 3 rounds|^{name} .* in the 3 rounds", shown.out, re.MULTILINE)

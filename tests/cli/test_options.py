@@ -93,7 +93,7 @@ def test_unset_of_what_is_not_there_is_refused(spec: Path, key: str, message: st
 
 
 def test_naming_another_function_drops_the_keys_of_the_one_before_and_says_so(spec: Path) -> None:
-    with pytest.warns(UserWarning, match=r"^partition.alpha is left out: dirichlet takes it, and iid does not$"):
+    with pytest.warns(UserWarning, match=r"^partition.alpha is left out: dirichlet has this key, and iid does not$"):
         resolved = fedquilt.load_spec(spec, ["partition.name=iid"]).resolved()
     assert resolved["partition"] == {"name": "iid", "clients": 10, "seed": 0, "own_test": False}
 

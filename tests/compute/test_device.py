@@ -197,7 +197,7 @@ def test_the_command_line_refuses_an_lstm_in_bfloat16_where_the_processor_has_no
 def test_a_run_is_not_gone_on_with_in_another_precision(blobs, unbalanced, smooth, tmp_path):
     method = fedquilt.fed_avg()
     fedquilt.train(smooth, blobs, unbalanced, method, 1, engine=fedquilt.inline(precision="bf16"), out=tmp_path / "run")
-    with pytest.raises(fedquilt.base.errors.RunError, match="begun with cpu, bf16, and this is cpu, float32"):
+    with pytest.raises(fedquilt.base.errors.RunError, match="started with cpu, bf16, but this is cpu, float32"):
         fedquilt.train(smooth, blobs, unbalanced, method, 2, engine=fedquilt.inline(), out=tmp_path / "run")
 
 

@@ -37,7 +37,7 @@ def test_applied_twice_with_other_values_it_is_refused_and_both_are_named(name):
 
 @pytest.mark.parametrize("clusters", [1, 2, 3])
 def test_clusters_and_a_threshold_are_refused_together(clusters):
-    with pytest.raises(SpecError, match=rf"clusters = {clusters} and threshold = 0\.5: give one of them"):
+    with pytest.raises(SpecError, match=rf"clusters = {clusters} and threshold = 0\.5: set only one of them"):
         fedquilt.fl_hc(base(), clusters=clusters, threshold=0.5)
     assert fedquilt.fl_hc(base()).course.round.clusters == 2
     assert fedquilt.fl_hc(base(), threshold=0.5).course.round.clusters is None

@@ -58,12 +58,12 @@ def test_it_is_not_in_the_registry() -> None:
 WRONG: list[tuple[tuple[Any, Any, Any, Any], dict[str, Any], str]] = [
     ((X, Y[:3], X, Y), {}, "x_train has 4 examples, y_train 3 labels"),
     ((X, Y, X[:0], Y[:0]), {}, "x_test and y_test are empty"),
-    ((X, Y.astype(float), X, Y), {}, "y_train: labels must be whole numbers, got torch.float64"),
+    ((X, Y.astype(float), X, Y), {}, "y_train: labels must be integers, got torch.float64"),
     ((X, Y - 1, X, Y), {}, "y_train: a label is -1; labels start at 0"),
     ((X, Y, X, Y), {"classes": 2}, "a label is 2, but with 2 classes labels go from 0 to 1"),
     ((X, Y, X[:, :2], Y), {}, r"x_train has examples of shape \(3,\), x_test of \(2,\)"),
     ((np.array(["a"] * 4), Y, X, Y), {}, "x_train: must be an array of numbers"),
-    ((np.array(1.0), np.array(1), X, Y), {}, "need one row an example"),
+    ((np.array(1.0), np.array(1), X, Y), {}, "need one row per example"),
 ]
 
 

@@ -103,7 +103,8 @@ def test_another_file_is_refused_unless_it_is_not_checked(home: Path, name: str)
     write, load, _ = SETS_WITH_DIGESTS[name]
     write(home)
     with pytest.raises(
-        DataError, match=r"not the published one: (SHA-256|MD5) \w+, expected \w+; .* as it is with `check = false`"
+        DataError,
+        match=r"differs from the published file: (SHA-256|MD5) \w+, expected \w+; .* anyway with `check = false`",
     ):
         load()
     assert len(load(check=False).train) > 0

@@ -45,7 +45,7 @@ def test_reads_files_in_order(folder: Path, name: str) -> None:
 
 def test_cut_file(folder: Path) -> None:
     write(folder / "cifar10", "test_batch.bin", records(2, seed=1).ravel()[:-1])
-    with pytest.raises(DataError, match="6145 bytes are not a whole number of records of 3073"):
+    with pytest.raises(DataError, match="6145 bytes are not a multiple of the record size, 3073"):
         read_split(UNCHECKED, ["test_batch.bin"], LABELS)
 
 

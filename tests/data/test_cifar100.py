@@ -48,7 +48,7 @@ def test_wrong_labels(folder: Path, place: int, label: int, most: int) -> None:
 
 def test_records_of_cifar10_are_refused(folder: Path) -> None:
     (folder / "train.bin").write_bytes(bytes(3073 * 2))
-    with pytest.raises(DataError, match="6146 bytes are not a whole number of records of 3074"):
+    with pytest.raises(DataError, match="6146 bytes are not a multiple of the record size, 3074"):
         read_split(UNCHECKED, ["train.bin"], LABELS)
 
 

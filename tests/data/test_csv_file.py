@@ -48,7 +48,9 @@ def test_a_file_without_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / name).write_text(left)
     load = next(load for prefixes, load in READ_BY.items() if name.startswith(prefixes))
     why = (
-        "has no rows below its first line" if kept == "first line" else "is empty, or its first line is; there it must"
+        "has no rows below its first line"
+        if kept == "first line"
+        else "is empty, or its first line is; the first line must"
     )
     with pytest.raises(DataError, match=f"{name}: {why}"):
         load(tmp_path)

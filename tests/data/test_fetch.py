@@ -174,7 +174,7 @@ def test_wrong_content_is_not_kept_and_the_next_source_is_tried(site: Site, home
     fetch(
         published(Source("files", site.address + "bad/"), Source("files", site.address + "good/")), quiet, said.append
     )
-    assert any("the content is not the published one" in line for line in said)
+    assert any("the content differs from the published file" in line for line in said)
     assert held(home) == ["pair/one.bin", "pair/two.bin"]
     assert (home / "pair" / "one.bin").read_bytes() == ONE
 
@@ -196,7 +196,7 @@ def test_a_server_that_sends_too_much(site: Site, tmp_path: Path, lengths: bool)
 
 
 def test_nothing_but_the_web_is_opened(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="not an address of the web"):
+    with pytest.raises(DataError, match="not a web address"):
         download("file:///etc/hostname", tmp_path / "one.bin", 1000, quiet)
 
 
@@ -223,7 +223,7 @@ def test_only_what_is_missing_is_fetched(site: Site, home: Path) -> None:
 def test_a_damaged_file_that_is_there_is_named(home: Path) -> None:
     (home / "pair").mkdir(parents=True)
     (home / "pair" / "two.bin").write_bytes(TWO + b"!")
-    with pytest.raises(DataError, match=r"pair/two.bin: has more than 3,000 bytes, unpacked; .*; delete it"):
+    with pytest.raises(DataError, match=r"pair/two.bin: has more than 3,000 bytes when decompressed; .*; delete it"):
         fetch(published(), quiet, quiet)
 
 
@@ -261,7 +261,7 @@ def test_an_archive_that_is_not_the_published_one_is_not_opened(
 ) -> None:
     monkeypatch.setattr(tarfile, "open", None)
     site.files = {"/pair.tar.gz": b"anything"}
-    with pytest.raises(DataError, match=r"pair.tar.gz: not the published one: 8 bytes"):
+    with pytest.raises(DataError, match=r"pair.tar.gz: not the published file: 8 bytes"):
         fetch(published(Source("archive", site.address + "pair.tar.gz", digest=sha256(b"else"))), quiet, quiet)
     assert held(home) == []
 
@@ -290,12 +290,14 @@ def test_names_lead_nowhere_else(tmp_path: Path) -> None:
 def test_members_that_are_too_large_or_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.tar"
     path.write_bytes(tar({"one.bin": ONE, "two.bin": TWO}))
-    with pytest.raises(DataError, match=r"one.bin has 300,000 bytes, expected 1,000 at most"):
+    with pytest.raises(DataError, match=r"one.bin has 300,000 bytes, expected at most 1,000"):
         list(take_members(path, {"one.bin"}, 1000, tmp_path))
     for limit in ("MEMBERS", "UNPACKED"):
         with monkeypatch.context() as patched:
             patched.setattr(archives, limit, 1)
-            with pytest.raises(DataError, match=r"too many members, or too large ones|has more than 1 bytes"):
+            with pytest.raises(
+                DataError, match=r"has too many members, or members that are too large|has more than 1 bytes"
+            ):
                 list(take_members(path, {"two.bin"}, 10_000, tmp_path))
 
 
@@ -440,7 +442,7 @@ def test_get(site: Site, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert data(monkeypatch, "get", "pair") == 2
     answer = capsys.readouterr()
     assert (
-        f"Fetch them on another machine, and put them here (or with .gz added, packed):\n  {home}/pair/two.bin"
+        f"Download them on another machine, and put them here (or with .gz added, compressed):\n  {home}/pair/two.bin"
         in answer.err
     )
     site.files["/two.bin"] = TWO

@@ -52,7 +52,7 @@ def test_a_column_of_arrays(tmp_path: Path) -> None:
     values = {"x": [[[1.0, 2.0]], [[3.0, 4.0]]], "label": [0, 1], "more": [1, 2]}
     path = save(tmp_path / "data" / "deep" / "set", train=values, test=values)
     assert hugging_face("deep/set", features=("x",)).train.x.tolist() == [[[1, 2]], [[3, 4]]]
-    with pytest.raises(DataError, match="several columns, of which some hold arrays"):
+    with pytest.raises(DataError, match="several feature columns, some of which hold arrays"):
         hugging_face(path)
 
 
@@ -138,7 +138,7 @@ def test_images_that_cannot_be_used(tmp_path: Path) -> None:
     path = save_images(tmp_path / "none", [*noise(1, 4, 5, 3), None])
     with pytest.raises(DataError, match="train: row 2, column 'image': has no image"):
         hugging_face(path).prepare(data.train.x)
-    with pytest.raises(DataError, match=r"scale: .* for grey images take"):
+    with pytest.raises(DataError, match=r"scale: .* for grey images use"):
         hugging_face(save_images(tmp_path / "grey", noise(2, 4, 5)), scale="imagenet")
     other = library.Dataset.from_dict({"image": [1, 2], "label": [0, 1]})
     path = save_images(tmp_path / "other", noise(2, 4, 5), test=other)
@@ -210,7 +210,7 @@ def test_other_splits(tmp_path: Path) -> None:
         ({"x": [[1], [1, 2]], "label": [0, 1]}, "column 'x': holds arrays of different shapes"),
         ({"x": [1.0, 2.0], "label": [0, -1]}, "row 2: the label is -1"),
         ({"x": [1.0, 2.0], "label": [0, 5]}, "the label is 5, but with 2 classes"),
-        ({"x": [1.0, None], "label": [0, 1]}, "row 2: a feature is missing|has empty places"),
+        ({"x": [1.0, None], "label": [0, 1]}, "row 2: a feature is missing|has empty cells"),
     ],
 )
 def test_says_what_is_wrong(tmp_path: Path, values: dict[str, Any], message: str) -> None:

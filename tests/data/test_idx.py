@@ -28,8 +28,8 @@ def test_reads_plain_and_packed(tmp_path: Path, packed: bool) -> None:
 
 
 DAMAGED = {
-    "short": (CONTENT[:-1], "promises 24 bytes of data, the file has 23"),
-    "long": (CONTENT + b"!", "promises 24 bytes of data, the file has more"),
+    "short": (CONTENT[:-1], "declares 24 bytes of data, but the file has 23"),
+    "long": (CONTENT + b"!", "declares 24 bytes of data, but the file has more"),
     "magic": (b"\0\0\x0d\x03" + CONTENT[4:], "begins with 00000d03, expected 00000803"),
     "dimensions": (b"\0\0\x08\x01" + CONTENT[4:], "begins with 00000801, expected 00000803"),
     "header": (CONTENT[:9], "the header ends early"),

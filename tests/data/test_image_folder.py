@@ -104,7 +104,7 @@ def test_other_names_for_columns(folder: Path) -> None:
         (
             [("a.png", "oak", "ann", "91", "1")],
             HEADER,
-            "column 'latitude' of image 1 must be a number of degrees from -90",
+            "column 'latitude' of image 1 must be in degrees from -90",
         ),
         ([("a.png", "oak", "ann", "1", "east")], HEADER, "from -180 to 180, got 'east'"),
         ([("a.png", "oak", "ann", "1", "inf")], HEADER, "got 'inf'"),
@@ -131,7 +131,7 @@ def test_no_such_folder_table_or_text(folder: Path) -> None:
     with pytest.raises(DataError, match=r"nothing\.csv: no such file"):
         image_folder(folder, folder / "nothing.csv")
     (folder / "binary.csv").write_bytes(b"path,label\n\xff\xfe,oak\n")
-    with pytest.raises(DataError, match=r"binary\.csv: is no CSV file in UTF-8"):
+    with pytest.raises(DataError, match=r"binary\.csv: is not a CSV file in UTF-8"):
         image_folder(folder, folder / "binary.csv")
     with pytest.raises(ArgumentError, match="ahead: must be at least 0"):
         image_folder(folder, folder / "table.csv", ahead=-1)
@@ -141,6 +141,6 @@ def test_an_image_that_the_table_names_wrongly(folder: Path) -> None:
     data = image_folder(folder, write(folder / "t.csv", [("x.png", "oak", "a", "", "")]), test=folder / "t.csv")
     assert data.prepare is not None
     with pytest.raises(
-        DataError, match=r"x\.png: there is no such image file\. The table names it; its paths begin at"
+        DataError, match=r"x\.png: there is no such image file\. The table names it; its paths are relative to"
     ):
         data.prepare(data.train.x)

@@ -127,7 +127,7 @@ def test_the_folder_itself_may_be_a_link(home: Path, tmp_path: Path) -> None:
 def test_a_pipe_in_place_of_an_image(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.png")
     for cache in (None, tmp_path / "cache"):
-        with pytest.raises(DataError, match=r"a\.png: is a pipe, where a file is needed"):
+        with pytest.raises(DataError, match=r"a\.png: is a pipe, but must be a regular file"):
             prepared(torch.tensor([0]), Images(ImageFiles(tmp_path, ["a.png"]), size=8, cache=cache))
 
 
@@ -151,7 +151,7 @@ def test_rows_that_name_files_elsewhere(home: Path, tmp_path: Path) -> None:
     about.write_text(json.dumps(described))
     data = fedquilt.hugging_face(tmp_path / "saved", size=8, test_fraction=0.5)
     assert data.prepare is not None
-    with pytest.raises(DataError, match=r"the image .*secret.* is outside of .*saved; .* outside = true"):
+    with pytest.raises(DataError, match=r"the image .*secret.* is outside .*saved; .* outside = true"):
         data.prepare(torch.arange(1))
     data = fedquilt.hugging_face(tmp_path / "saved", size=8, test_fraction=0.5, outside=True)
     assert data.prepare is not None
@@ -190,14 +190,12 @@ def test_folders_named_for_classes(trees: Path) -> None:
 
 
 def test_folders_that_are_none(trees: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"oak: has no folders of images; name a `table`, or make a folder for every class"
-    ):
+    with pytest.raises(DataError, match=r"oak: has no folders of images; set `table`, or make one subfolder per class"):
         fedquilt.image_folder(trees / "train" / "oak")
     (trees / "train" / "empty").mkdir()
     with pytest.raises(DataError, match=r"empty: has no images; without a `table`, every folder in .*train is a class"):
         fedquilt.image_folder(trees / "train")
-    with pytest.raises(DataError, match=r"0\.PNG: is no folder"):
+    with pytest.raises(DataError, match=r"0\.PNG: is not a folder"):
         fedquilt.image_folder(trees / "train" / "oak" / "0.PNG")
     (trees / "test" / "fir").mkdir()
     Image.new("RGB", (9, 9)).save(trees / "test" / "fir" / "a.png")

@@ -112,8 +112,8 @@ def test_a_warning_says_how_the_files_differ_from_the_published_ones(home: Path)
     with pytest.warns(RuntimeWarning) as told:
         inaturalist()
     assert str(told[0].message) == (
-        "inaturalist user_120k is not as published: 2 classes instead of 1,203, 3 training images instead of 120,300, "
-        "1 test images instead of 35,641, 2 clients instead of 9,275"
+        "inaturalist user_120k differs from what was published: 2 classes instead of 1,203, 3 training images instead of "
+        "120,300, 1 test images instead of 35,641, 2 clients instead of 9,275"
     )
 
 
@@ -157,12 +157,12 @@ def test_the_published_counts() -> None:
         (
             "user_id,image_id,class\n1,aa,1\n",
             "image_id,class\ndd,-1\n",
-            r"test\.csv: column 'class' must have whole.*-1",
+            r"test\.csv: column 'class' must hold integers.*-1",
         ),
-        ("user_id,image_id,class\n1,aa,oak\n", "image_id,class\ndd,1\n", "whole numbers from 0, got 'oak'"),
+        ("user_id,image_id,class\n1,aa,oak\n", "image_id,class\ndd,1\n", "integers from 0, got 'oak'"),
         ("user_id,image_id\n1,aa\n", "image_id,class\ndd,1\n", "has no column 'class'"),
         ("user_id,image_id,class\n", "image_id,class\ndd,1\n", "has no rows"),
-        ("user_id,image_id,class\nNA,aa,1\n", "image_id,class\ndd,1\n", "nobody has an image in column 'user_id'"),
+        ("user_id,image_id,class\nNA,aa,1\n", "image_id,class\ndd,1\n", "no image has a client in column 'user_id'"),
     ],
 )
 def test_damaged_split_files(home: Path, train: str, test: str, message: str) -> None:
@@ -177,7 +177,7 @@ def test_damaged_split_files(home: Path, train: str, test: str, message: str) ->
 def test_a_missing_test_split(home: Path) -> None:
     write_authors(home)
     (home / "inaturalist-user-120k" / "test.csv").unlink()
-    with pytest.raises(DataError, match=r"beside it there is no test\.csv"):
+    with pytest.raises(DataError, match=r"the test split, test\.csv, must be in the same folder"):
         inaturalist()
 
 
@@ -271,7 +271,11 @@ def test_balanced_takes_as_many_of_every_class_that_has_them(labels: list[int], 
         ("train2017.json", '{"images": []}', "is not a file of iNaturalist 2017: KeyError: 'annotations'"),
         ("val2017.json", '{"images": [], "annotations": []}', r"val2017\.json has no image of the classes"),
         ("train2017_locations.json", '[{"id": 1}]', "no class of train2017.json has 30 images with a user"),
-        ("train2017_locations.json", '[{"id": 1001, "lat": 99, "lon": 0, "user_id": 3}]', "not within 90 degrees"),
+        (
+            "train2017_locations.json",
+            '[{"id": 1001, "lat": 99, "lon": 0, "user_id": 3}]',
+            "not between −90 and 90 degrees",
+        ),
         ("train2017_locations.json", '[{"id": 1001, "lat": "x", "lon": 0, "user_id": 3}]', "ValueError"),
     ],
 )

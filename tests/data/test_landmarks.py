@@ -54,7 +54,7 @@ def test_a_warning_says_how_the_files_differ(home: Path) -> None:
     with pytest.warns(RuntimeWarning) as told:
         landmarks(split="23k", check=False)
     assert str(told[0].message) == (
-        "landmarks 23k is not as published: 2 classes instead of 203, 3 training images instead of 23,080, "
+        "landmarks 23k differs from what was published: 2 classes instead of 203, 3 training images instead of 23,080, "
         "2 clients instead of 233"
     )
     with pytest.raises(

@@ -50,7 +50,7 @@ def test_shape(tmp_path: Path) -> None:
     data = leaf(tmp_path, shape=(1, 2, 3), test_fraction=0.5)
     assert data.train.x.shape == (2, 1, 2, 3)
     assert data.train.x[0].tolist() == [[[0, 1, 2], [3, 4, 5]]]
-    with pytest.raises(DataError, match=r"examples of 6 numbers, which have not the shape \[4\]"):
+    with pytest.raises(DataError, match=r"examples of 6 numbers do not fit the shape \[4\]"):
         leaf(tmp_path, shape=(4,))
 
 
@@ -63,8 +63,8 @@ def test_shape(tmp_path: Path) -> None:
         (TRAIN, {"users": None}, "has no 'users'"),
         (TRAIN, {"user_data": {}}, "user 'zoe' has no 'x' and 'y'"),
         (TRAIN, {"users": [1, 2, 3]}, "user 1 has no 'x' and 'y'"),
-        ({"a": (["text"], [0])}, {}, "'a': x holds texts, and y something else"),
-        ({"a": ([["1", "Mon", "q", "me", "Hi"]], [1])}, {}, "'a': x holds lists of texts, as LEAF's Sent140"),
+        ({"a": (["text"], [0])}, {}, "'a': x holds text, so y must hold the next characters"),
+        ({"a": ([["1", "Mon", "q", "me", "Hi"]], [1])}, {}, "'a': x holds lists of strings, as in LEAF's Sent140"),
         ({"a": ([[1]], ["e"])}, {}, "'a': y holds text"),
         ({"a": ([[1]], [[0]])}, {}, "'a': y has more than one label"),
         ({"a": ([[1], [1, 2]], [0, 1])}, {}, "'a': examples of different shapes"),
@@ -120,17 +120,17 @@ def test_shakespeare_trains_in_worker_processes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("users", "options", "message"),
     [
-        ({"a": ([window("é")], ["e"])}, {}, "user 'a': x: 'é' is none of the 80 letters"),
-        ({"a": ([window("“")], ["e"])}, {}, "user 'a': x: '“' is none of the 80 letters"),
-        ({"a": ([window("a")], ["_"])}, {}, "user 'a': y: '_' is none of the 80 letters"),
+        ({"a": ([window("é")], ["e"])}, {}, "user 'a': x: 'é' is not one of the 80 characters"),
+        ({"a": ([window("“")], ["e"])}, {}, "user 'a': x: '“' is not one of the 80 characters"),
+        ({"a": ([window("a")], ["_"])}, {}, "user 'a': y: '_' is not one of the 80 characters"),
         ({"a": ([window("a")], ["of"])}, {}, "user 'a': y: a text of 2 letters, expected 1: 'of'"),
         ({"a": ([window("a")], [""])}, {}, "user 'a': y: a text of 0 letters, expected 1: ''"),
         ({"a": ([""], ["a"])}, {}, "user 'a': x: a text of 0 letters, expected some"),
         ({"a": ([window("a"), "short"], ["e", "e"])}, {}, "user 'a': x: a text of 5 letters, expected 80: 'short'"),
         ({"a": (["long"], ["e"]), "b": (["short"], ["e"])}, {}, r"examples of different shapes: \(4,\) \(user 'a'\)"),
-        ({"a": (["text"], ["e"]), "b": ([[1, 2]], [0])}, {}, "some users have texts, others numbers: 'a' and 'b'"),
-        ({"a": (["text"], ["e"])}, {"shape": (80,)}, "x holds texts, which have none"),
-        ({"a": (["text"], ["e"])}, {"classes": 26}, "the letters of .* are 80 classes; leave it out"),
+        ({"a": (["text"], ["e"]), "b": ([[1, 2]], [0])}, {}, "some users have text, others numbers: 'a' and 'b'"),
+        ({"a": (["text"], ["e"])}, {"shape": (80,)}, "x holds text, which has no shape"),
+        ({"a": (["text"], ["e"])}, {"classes": 26}, "the letters of .* are 80 classes; remove this key"),
     ],
 )
 def test_texts_that_cannot_be_read(tmp_path: Path, users: dict[str, Any], options: Any, message: str) -> None:
@@ -155,7 +155,7 @@ def test_a_user_in_two_files(tmp_path: Path) -> None:
 
 
 def test_no_files(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="neither folders `train` and `test` nor a folder `all_data`"):
+    with pytest.raises(DataError, match="neither the folders `train` and `test` nor the folder `all_data`"):
         leaf(tmp_path)
     (tmp_path / "all_data").mkdir()
     with pytest.raises(DataError, match=r"has no .json files"):

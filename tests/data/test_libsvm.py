@@ -106,7 +106,7 @@ def test_too_many_features(folder: Path) -> None:
 
 def test_other_numbers(folder: Path) -> None:
     write(folder, rows=3089)
-    with pytest.raises(DataError, match=f"not the published one: .*{SETS['svmguide1'].train.digest}"):
+    with pytest.raises(DataError, match=f"differs from the published file: .*{SETS['svmguide1'].train.digest}"):
         libsvm("svmguide1")
 
 

@@ -169,7 +169,7 @@ def test_numbers_as_authors(tmp_path: Path) -> None:
     [
         ([], "p.jsonl: has no posts with words in them"),
         ([("a", "?!"), ("b", "")], "p.jsonl: has no posts with words in them"),
-        ([("a", "one"), ("a", "two")], "p.jsonl: has posts of one author; at least two are needed"),
+        ([("a", "one"), ("a", "two")], "p.jsonl: has posts of one author only; at least two are needed"),
         ([("a", "one"), (None, "two")], "post 2: needs an author and a text, got None and 'two'"),
         ([("a", "one"), ("b", None)], "post 2: needs an author and a text, got 'b' and None"),
         ([("a", "one"), ("b", 3)], "post 2: needs an author and a text, got 'b' and 3"),
@@ -230,5 +230,5 @@ def test_perplexity_and_a_loss_of_ones_own(tmp_path: Path) -> None:
 
 def test_an_author_that_is_no_text(tmp_path: Path) -> None:
     path = write_posts(tmp_path / "posts.jsonl", [("a", "one"), ("\ud800", "two")])
-    with pytest.raises(DataError, match=r"posts.jsonl, post 2: the author '\\ud800' is no valid text"):
+    with pytest.raises(DataError, match=r"posts.jsonl, post 2: the author '\\ud800' is not valid text"):
         posts(path)

@@ -48,7 +48,7 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b'{"author": "a", "text": "x"}\n{"author"', "line 2: is not JSON"),
-        (b"[1, 2]\n", "line 1: must be an object with keys author, text"),
+        (b"[1, 2]\n", "line 1: must be a JSON object with the keys author, text"),
         (b"\xff\xfe\n", "is not JSON: .*utf-8"),
         (b"[" * 100_000, "line 1: is not JSON"),
     ],

@@ -83,9 +83,9 @@ def test_as_much_as_is_asked_for(folder: Path) -> None:
     [
         ("the 3\nto 2\n", "has 2 words, but vocabulary = 4"),
         ("", "has 0 words, but vocabulary = 4"),
-        ("the 3\nto\n", r"line 2: must be a new word and its count, got 'to\\n'"),
-        ("the 3\nthe 2\n", "line 2: must be a new word and its count"),
-        ("the many\n", "line 1: must be a new word and its count"),
+        ("the 3\nto\n", r"line 2: must be a word that did not occur before and its count, got 'to\\n'"),
+        ("the 3\nthe 2\n", "line 2: must be a word that did not occur before and its count"),
+        ("the many\n", "line 1: must be a word that did not occur before and its count"),
     ],
 )
 def test_a_damaged_file_of_words(folder: Path, content: str, message: str) -> None:

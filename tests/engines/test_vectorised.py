@@ -52,7 +52,7 @@ def test_every_argument_of_every_method_is_tried():
 
 @pytest.mark.filterwarnings("ignore:.*left out of round:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:krum:RuntimeWarning")
-@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method changes course:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method has no effect:RuntimeWarning")
 @pytest.mark.parametrize(("name", "variant"), PAIRS)
 def test_with_every_argument_it_is_the_reference_but_for_the_last_bits(name, variant, blobs, unbalanced, smooth):
     """Most clients' last batch is shorter than the others, so that it is padded."""
@@ -65,7 +65,7 @@ def test_with_every_argument_it_is_the_reference_but_for_the_last_bits(name, var
         assert (ours.state.model.vector - reference.state.model.vector).abs().max() < 3e-6
 
 
-@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method changes course:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method has no effect:RuntimeWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_it_is_the_reference_but_for_the_last_bits(name, blobs, unbalanced, smooth):
     """After one step to 1e-6, after five rounds to 1e-5, on clients of 5 to 100 examples: padded and masked."""
@@ -262,7 +262,7 @@ def test_rates_and_batches_in_stages_are_resumed_in_the_middle(compiler, blobs, 
 
 
 @pytest.mark.thorough
-@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method changes course:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method has no effect:RuntimeWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_compiled_every_method_is_the_reference_but_for_the_last_bits(name, compiler, blobs, unbalanced):
     """In every engine; and the same bits inline as in processes, and with one worker as with two.

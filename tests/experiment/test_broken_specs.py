@@ -81,7 +81,7 @@ CHANGED = [
     # names of tables and keys
     ({"metod": {"name": "fed_avg"}}, f"[metod]: unknown table; did you mean 'method'? (known: {TABLES})"),
     ({"zzz": {}}, f"[zzz]: unknown table; known: {TABLES}"),
-    ({"rounds": 3}, "rounds: belongs to no table; write it below one, such as [run] or [method]"),
+    ({"rounds": 3}, "rounds: is outside any table; write it below one, such as [run] or [method]"),
     ({"run": 3}, "run: must be a table, [run], got 3"),
     ({"run": [{"rounds": 3}]}, "run: must be a table, [run], got [{'rounds': 3}]"),
     ({"run": GONE}, "[run]: the table is missing; it needs at least: rounds"),
@@ -136,16 +136,25 @@ CHANGED = [
     ({"partition.clients": GONE}, "[partition] clients: is required"),
     ({"partition.name": "dirichlet"}, "[partition] alpha: is required"),
     # types
-    ({"method.lr": "0.1"}, "[method] lr: must be a number, or a table of how it changes over rounds, got '0.1'"),
-    ({"method.lr": True}, "[method] lr: must be a number, or a table of how it changes over rounds, got True"),
-    ({"method.lr": [0.1]}, "[method] lr: must be a number, or a table of how it changes over rounds, got [0.1]"),
+    (
+        {"method.lr": "0.1"},
+        "[method] lr: must be a number, or a table that describes how it changes over rounds, got '0.1'",
+    ),
+    (
+        {"method.lr": True},
+        "[method] lr: must be a number, or a table that describes how it changes over rounds, got True",
+    ),
+    (
+        {"method.lr": [0.1]},
+        "[method] lr: must be a number, or a table that describes how it changes over rounds, got [0.1]",
+    ),
     (
         {"method.epochs": 1.5},
-        "[method] epochs: must be a whole number, or a table of how it changes over rounds, got 1.5",
+        "[method] epochs: must be an integer, or a table that describes how it changes over rounds, got 1.5",
     ),
     (
         {"method.epochs": True},
-        "[method] epochs: must be a whole number, or a table of how it changes over rounds, got True",
+        "[method] epochs: must be an integer, or a table that describes how it changes over rounds, got True",
     ),
     ({"method.reshuffle": 1}, "[method] reshuffle: must be true or false, got 1"),
     ({"run.train_loss": "yes"}, "[run] train_loss: must be true or false, got 'yes'"),
@@ -160,7 +169,7 @@ CHANGED = [
     ({"method.fraction": nan}, "[method] fraction: must be at most 1, got nan"),
     ({"method.epochs": 0}, "[method] epochs: must be at least 1, got 0"),
     *(
-        ({"method.batch": value}, f"[method] batch: must be a whole number of 1 or more, or inf, got {value!r}")
+        ({"method.batch": value}, f"[method] batch: must be an integer of 1 or more, or inf, got {value!r}")
         for value in (0, 2.5, -1, nan, -inf, True, "10", [10])
     ),
     ({"method.weight_decay": -1}, "[method] weight_decay: must be at least 0, got -1"),
@@ -170,12 +179,12 @@ CHANGED = [
     ),
     (
         {"method.lr": {"factor": 0.9}},
-        "[method] lr: is no schedule: initial is required; write a table such as "
+        "[method] lr: is not a schedule: initial is required; write a table such as "
         "{ initial = 0.1, factor = 0.99 } or { stages = [[1, 0.1], [100, 0.01]] }, got {'factor': 0.9}",
     ),
     (
         {"method.epochs": {"initial": 1.5}},
-        "[method] epochs: must be a whole number, or a table of how it changes over rounds, got {'initial': 1.5}",
+        "[method] epochs: must be an integer, or a table that describes how it changes over rounds, got {'initial': 1.5}",
     ),
     (
         {"method.name": "fed_avg_m", "method.server_momentum": 1.0},
@@ -194,7 +203,7 @@ CHANGED = [
     ({"data.test_fraction": 1.0}, "[data] test_fraction: must be less than 1, got 1.0"),
     (
         {"data.test_fraction": 1e-9},
-        "[data] test_fraction = 1e-09 of 1,797 examples leaves the test part empty; take a larger one, or more examples",
+        "[data] test_fraction = 1e-09 of 1,797 examples leaves the test part empty; use a larger value, or more examples",
     ),
     (
         {"partition.name": "dirichlet", "partition.alpha": -0.5},
@@ -216,12 +225,12 @@ CHANGED = [
     ),
     (
         {"partition.name": "dirichlet", "partition.alpha": 1.0, "partition.examples": 1000},
-        "[partition] examples: 10 clients × 1000 examples = 10000, but there are 1438; at most 143 a client",
+        "[partition] examples: 10 clients × 1000 examples = 10000, but there are 1438; at most 143 per client",
     ),
     # a model that does not fit the data
     (
         {"model.inputs": 784},
-        "[model] inputs: is 784, but an example of digits has 64 values; leave it out",
+        "[model] inputs: is 784, but an example of digits has 64 values; remove this key",
     ),
     # a sweep that is run
     ({"sweep.lr": [1]}, "[sweep]: this spec describes many runs; use `fedquilt sweep`"),
@@ -279,17 +288,17 @@ def test_folder_instead_of_a_file_is_refused(command: Command) -> None:
 
 
 SETS = [
-    ("lr=0.1", "--set lr=0.1: write table.key=value, as in --set method.lr=0.05"),
-    ("method.lr", "--set method.lr: write table.key=value, as in --set method.lr=0.05"),
-    ("=3", "--set =3: write table.key=value, as in --set method.lr=0.05"),
+    ("lr=0.1", "--set lr=0.1: write table.key=value, such as --set method.lr=0.05"),
+    ("method.lr", "--set method.lr: write table.key=value, such as --set method.lr=0.05"),
+    ("=3", "--set =3: write table.key=value, such as --set method.lr=0.05"),
     (
         "method.lr=fast",
-        "spec.toml: [method] lr: must be a number, or a table of how it changes over rounds, got 'fast'",
+        "spec.toml: [method] lr: must be a number, or a table that describes how it changes over rounds, got 'fast'",
     ),
     ("method.lr=-1", "spec.toml: [method] lr: must be greater than 0, got -1"),
     (
         "method.epochs=2.0",
-        "spec.toml: [method] epochs: must be a whole number, or a table of how it changes over rounds, got 2.0",
+        "spec.toml: [method] epochs: must be an integer, or a table that describes how it changes over rounds, got 2.0",
     ),
     ("metod.lr=0.1", f"spec.toml: [metod]: unknown table; did you mean 'method'? (known: {TABLES})"),
     (
@@ -385,19 +394,19 @@ IMPORTED = [
         "data",
         "own_parts:number",
         {},
-        "'own_parts:number' must return a fedquilt.Data, as fedquilt.arrays(...) makes it; got int",
+        "'own_parts:number' must return a fedquilt.Data, such as fedquilt.arrays(...); got int",
     ),
     (
         "method",
         "own_parts:nothing",
         {},
-        "'own_parts:nothing' must return a method, as fedquilt.fed_avg(...) makes it; got NoneType",
+        "'own_parts:nothing' must return a method, such as fedquilt.fed_avg(...); got NoneType",
     ),
     (
         "engine",
         "own_parts:nothing",
         {},
-        "'own_parts:nothing' must return an engine, as fedquilt.inline() makes it; got NoneType",
+        "'own_parts:nothing' must return an engine, such as fedquilt.inline(); got NoneType",
     ),
     ("model", "builtins:dict", {}, "'builtins:dict' must return a torch.nn.Module; got dict"),
 ]
@@ -449,7 +458,7 @@ ARGUMENTS = [
         "partition",
         "without_labels",
         {"clients": 3},
-        "name: 'own_parts:without_labels' must return a fedquilt.Partition, as fedquilt.Partition.of(...) makes it; "
+        "name: 'own_parts:without_labels' must return a fedquilt.Partition, such as fedquilt.Partition.of(...); "
         "got NoneType",
     ),
 ]
@@ -476,7 +485,7 @@ def test_too_few_classes_are_refused_before_training(command: Command) -> None:
     write({"model.classes": 9})
     code, written = command("run", "spec.toml")
     assert (code, written.count("\n")) == (2, 1)
-    assert written == "error: spec.toml: [model] classes: is 9, but digits has 10 classes; leave it out\n"
+    assert written == "error: spec.toml: [model] classes: is 9, but digits has 10 classes; remove this key\n"
 
 
 def test_missing_data_files_are_refused(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -507,7 +516,7 @@ SWEEPS = [
     ({"sweep": 3}, "sweep: must be a table, [sweep], got 3"),
     ({"sweep": {"method.lr": 0.1}}, '[sweep] "method.lr": must be a list of values, got 0.1'),
     ({"sweep": {"method.lr": []}}, '[sweep] "method.lr": must be a list of values, got []'),
-    ({"sweep": {"lr": [0.1]}}, '[sweep] lr: write the table too, in quotes, as in "method.lr"'),
+    ({"sweep": {"lr": [0.1]}}, '[sweep] lr: write the table too, in quotes, such as "method.lr"'),
     ({"sweep": {"method": {"lr": [0.1]}}}, '[sweep] method.lr: write the key in quotes, "method.lr"'),
     (
         {"sweep": {"metod.lr": [0.1]}},
@@ -516,11 +525,11 @@ SWEEPS = [
     ({"sweep": {"method.lr": [0.1, -1.0]}}, "[method] lr: must be greater than 0, got -1.0"),
     (
         {"sweep": {"method.lr": [0.1]}, "published": {"target": "97%"}},
-        "[published] target: must be an accuracy above 0, at most 1, got '97%'",
+        "[published] target: must be an accuracy above 0 and at most 1, got '97%'",
     ),
     (
         {"sweep": {"method.lr": [0.1]}, "published": {"target": 97}},
-        "[published] target: must be an accuracy above 0, at most 1, got 97",
+        "[published] target: must be an accuracy above 0 and at most 1, got 97",
     ),
 ]
 

@@ -135,7 +135,7 @@ def test_with_all_checkpoints_damaged_it_refuses_and_changes_nothing_unless_aske
     for path in folder.checkpoints:
         damage_bit(path)
     files = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
-    with pytest.raises(RunError, match=r"no good checkpoint is left .* Nothing was changed\. .* --from-start"):
+    with pytest.raises(RunError, match=r"no intact checkpoint is left .* Nothing was changed\. .* --from-start"):
         go(6)
     assert {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()} == files
     assert go(6, from_start=True).digest == before
@@ -210,7 +210,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again_and_keeps_its_rec
     shutil.rmtree(folder.path / "checkpoints")
     first = folder.metrics.read_bytes().splitlines(keepends=True)[0]
     folder.metrics.write_bytes(first)
-    with pytest.warns(RuntimeWarning, match="no checkpoint is there to go on from: training starts again"):
+    with pytest.warns(RuntimeWarning, match="there is no checkpoint to continue from: training starts again"):
         assert go(6).digest == before
     assert (folder.path / "set_aside" / "metrics.jsonl").read_bytes() == first
 
@@ -222,7 +222,9 @@ def test_one_damaged_record_does_not_cost_a_checkpoint(lost, finished, blobs, un
     lines = before.split(b"\n")
     lines[lost - 1] = lines[lost - 1].replace(b'"applied": true', b'"applied": false')
     folder.metrics.write_bytes(b"\n".join(lines))
-    said = rf"metrics.jsonl: line {lost} is damaged \(its check does not match\), the records of round {lost} are lost"
+    said = (
+        rf"metrics.jsonl: line {lost} is damaged \(its checksum does not match\), the records of round {lost} are lost"
+    )
     with pytest.warns(RuntimeWarning, match=said):
         about = fedquilt.summary(folder.path)
     assert (about["state"], about["round"], about["saved_round"]) == ("finished", 6, 6)

@@ -159,12 +159,12 @@ def test_a_spec_that_was_changed_is_refused_with_what_to_do(ask, whole: Path, tm
         RunError, match=r"was changed by hand: .* If you changed it on purpose, delete its line"
     ) as error:
         ask(folder)
-    assert "The records of 4 rounds are good, and so is the checkpoint of round 4" in str(error.value)
+    assert "The records of 4 rounds are intact, and so is the checkpoint of round 4" in str(error.value)
 
 
 def test_a_spec_that_was_changed_on_purpose_is_taken(whole: Path, tmp_path: Path) -> None:
     folder = changed(whole, tmp_path, keep_check=False)
-    with pytest.warns(RuntimeWarning, match="carries no check, as after a change by hand: it is taken as it stands"):
+    with pytest.warns(RuntimeWarning, match="has no checksum, as after a change by hand; it is used as it is"):
         ended = fedquilt.resume(folder)
     assert len(ended.result.history) == 6
     assert fedquilt.summary(folder)["damage"] == []
@@ -209,7 +209,7 @@ def test_a_folder_without_checks_is_of_an_older_version(whole: Path, tmp_path: P
         )
     spec = folder / "spec.toml"
     spec.write_text(spec.read_text().partition("# check")[0])
-    with pytest.raises(RunError, match="was written by an older version of fedquilt, whose files carry no checks"):
+    with pytest.raises(RunError, match="was written by an older version of fedquilt, whose files have no checksums"):
         fedquilt.summary(folder)
 
 

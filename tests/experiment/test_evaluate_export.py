@@ -125,7 +125,7 @@ def test_rows_of_a_file_are_read_as_the_runs_own_table(tmp_path: Path) -> None:
         key: tested.history.records[-1][key] for key in ("accuracy", "loss")
     }
     assert fedquilt.evaluate(tmp_path / "run", str(tmp_path / "dogs.csv"))["examples"] == 40  # dog is class 1 of 3
-    with pytest.raises(SpecError, match=r"split: all rows of .*dogs\.csv are tested on; leave it out"):
+    with pytest.raises(SpecError, match=r"split: all rows of .*dogs\.csv are used for the test; remove --split"):
         fedquilt.evaluate(tmp_path / "run", tmp_path / "dogs.csv", split="train")
     with pytest.raises(SpecError, match=r"gone\.csv: no such file"):
         fedquilt.evaluate(tmp_path / "run", tmp_path / "gone.csv")
@@ -139,7 +139,7 @@ def test_rows_of_a_file_for_a_run_on_other_data(finished: tuple[Path, fedquilt.R
     (tmp_path / "digits.csv").write_text("\n".join([header, *lines]) + "\n")
     found = fedquilt.evaluate(finished[0], tmp_path / "digits.csv", ["data.label=digit"])
     assert found["accuracy"] == finished[1].history.accuracy[-1]
-    with pytest.raises(SpecError, match=r"which column of .*digits\.csv is the label\? Say it with --set data\.label="):
+    with pytest.raises(SpecError, match=r"which column of .*digits\.csv is the label\? Set it with --set data\.label="):
         fedquilt.evaluate(finished[0], tmp_path / "digits.csv")
 
 
@@ -203,7 +203,7 @@ def test_another_spec_is_not_taken_for_the_runs(tmp_path: Path, finished: tuple[
     shutil.copytree(finished[0], folder)
     text = (folder / "spec.toml").read_text()
     (folder / "spec.toml").write_text(sealed_text(text.replace("hidden = 16", "hidden = 17").partition("# check")[0]))
-    with pytest.raises(RunError, match="holds a model of other layers or shapes than its spec describes now"):
+    with pytest.raises(RunError, match="holds a model with other layers or shapes than its spec describes now"):
         fedquilt.evaluate(folder)
 
 
@@ -300,7 +300,7 @@ def test_one_group_is_exported_at_a_time(grouped: tuple[Path, fedquilt.Result], 
     for number, model in enumerate(result.models, start=1):
         written = load_file(fedquilt.export(folder, tmp_path / f"{number}.safetensors", group=number))
         assert all(torch.equal(tensor, written[name]) for name, tensor in model.state_dict().items())
-    with pytest.raises(RunError, match="has 3 models; group 4 is none of them"):
+    with pytest.raises(RunError, match="has 3 models; there is no group 4"):
         fedquilt.export(folder, tmp_path / "model.safetensors", group=4)
 
 
@@ -362,12 +362,12 @@ def weights(folder: Path, **tensors: torch.Tensor) -> None:
         ),
         ({"loss": "mean_squared_error"}, r"\[run\] loss: mean_squared_error is for numbers"),
         ({"metrics": ["error"], "stop_at": 0.5}, r"\[run\] stop_at: is an accuracy, which this run does not measure"),
-        ({"start": "gone.safetensors"}, r"\[run\] start: .*gone\.safetensors: no such file of weights"),
+        ({"start": "gone.safetensors"}, r"\[run\] start: .*gone\.safetensors: no such weights file"),
         ({"start": "spec.toml"}, r"\[run\] start: .*spec\.toml: cannot be read as safetensors"),
         ({"start": "wide.safetensors"}, r"\[run\] start: .* 1\.weight is \(20, 64\), where the model has \(16, 64\)"),
-        ({"start_skip": ["5"]}, r"\[run\] start_skip: says what of the file `start` not to take"),
+        ({"start_skip": ["5"]}, r"\[run\] start_skip: lists parts that the file `start` does not fill"),
         ({"start": "wide.safetensors", "start_skip": ["7"]}, r"\[run\] start_skip: the model has no part called '7'"),
-        ({"trainable": 4}, r"\[run\] trainable: the last 4 layers are asked for, but the model has 3"),
+        ({"trainable": 4}, r"\[run\] trainable: the last 4 layers are requested, but the model has 3"),
         ({"trainable": ["head"]}, r"\[run\] trainable: the model has no part called 'head'; known: 1, 3, 5"),
         ({"trainable": 0}, r"\[run\] trainable: "),
         ({"trainable": []}, r"\[run\] trainable: "),

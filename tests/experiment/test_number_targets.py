@@ -80,9 +80,7 @@ def test_a_population_is_shown_without_classes(call: Callable[..., str]) -> None
 
 def test_what_needs_classes_says_so(call: Callable[..., str]) -> None:
     told = call("partition", "spec.toml", "--set", "partition.name=shards", "--set", "partition.clients=4", code=2)
-    assert "[partition] needs one class an example, but the targets of this data set are numbers" in " ".join(
-        told.split()
-    )
+    assert "[partition] needs one class per example, but this data set has numerical targets" in " ".join(told.split())
     told = call("run", "spec.toml", "--set", "run.loss=cross_entropy", "--out", "run", code=2)
     assert 'these targets are numbers: take "mean_squared_error"' in " ".join(told.split())
 

@@ -261,7 +261,7 @@ def test_other_metrics_are_another_run(blobs: Data, unbalanced: Partition) -> No
 
 
 class Sealed:
-    """Cannot be written down: what it holds has an address in its text."""
+    """Cannot be written down: its content has an address in its text."""
 
     def __init__(self) -> None:
         self.inside = iter([1])

@@ -91,8 +91,8 @@ def test_a_folder_that_cannot_be_written_any_more(
         with pytest.raises(StorageError) as error:
             fedquilt.run(spec, out=folder, watcher=watcher)  # type: ignore[arg-type]
     assert str(error.value) == (
-        f"{folder}: cannot be written: refused. {todo}, then go on with `fedquilt resume {folder}`; "
-        "what was saved before is good"
+        f"{folder}: cannot be written: refused. {todo}, then continue with `fedquilt resume {folder}`; "
+        "what was saved before is intact"
     )
     about = fedquilt.summary(folder)
     assert (about["saved_round"], about["damage"]) == (3, [])
@@ -161,7 +161,7 @@ def test_a_full_disk_exits_with_1(
     failing(monkeypatch, errno.ENOSPC, tmp_path)
     for words, ending in [
         (["run", str(spec), "--out", str(tmp_path / "new")], "Free some space, then try again\n"),
-        (["resume", str(tmp_path / "run"), "--rounds", "8"], "what was saved before is good\n"),
+        (["resume", str(tmp_path / "run"), "--rounds", "8"], "what was saved before is intact\n"),
         (["report", str(tmp_path / "run"), "--out", str(tmp_path / "report")], "Free some space, then try again\n"),
     ]:
         monkeypatch.setattr(sys, "argv", ["fedquilt", *words])

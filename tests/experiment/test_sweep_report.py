@@ -363,7 +363,7 @@ def test_runs_of_one_name_are_told_apart(recorded: Callable[..., Path], tmp_path
 
 @pytest.mark.parametrize("target", [0.0, 1.5, 97.0, -1.0, math.nan])
 def test_impossible_target(recorded: Callable[..., Path], tmp_path: Path, target: float) -> None:
-    with pytest.raises(SpecError, match=r"target: must be an accuracy above 0, at most 1, as in 0\.97"):
+    with pytest.raises(SpecError, match=r"target: must be an accuracy above 0 and at most 1, such as 0\.97"):
         fedquilt.report([recorded("a", 0.2)], tmp_path / "report", target)
 
 

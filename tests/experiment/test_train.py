@@ -19,8 +19,11 @@ from fedquilt.experiment.spec import Options
         ({"method": fedquilt.fed_avg}, "train: method: must be a method, such as fedquilt.fed_avg()"),
         ({"method": "fed_avg"}, "train: method: must be a method, such as fedquilt.fed_avg(), got 'fed_avg'"),
         ({"engine": "inline"}, "train: engine: must be an engine, such as inline(), got 'inline'"),
-        ({"partition": [[0, 1], [2]]}, "train: partition: must be a fedquilt.Partition; fedquilt.Partition.of"),
-        ({"data": (1, 2)}, "train: data: must be a fedquilt.Data; fedquilt.arrays(...) makes one, got (1, 2)"),
+        (
+            {"partition": [[0, 1], [2]]},
+            "train: partition: must be a fedquilt.Partition; create one with fedquilt.Partition.of",
+        ),
+        ({"data": (1, 2)}, "train: data: must be a fedquilt.Data; create one with fedquilt.arrays(...), got (1, 2)"),
         ({"model": nn.Linear}, "train: model: must be a torch.nn.Module, got"),
         ({"rounds": 0}, "train: rounds: must be at least 1, got 0"),
         ({"seed": -1}, "train: seed: must be at least 0, got -1"),

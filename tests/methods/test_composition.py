@@ -36,7 +36,7 @@ def module():
     return random_fourier(inputs=8, features=6, classes=3, sigma=0.3)
 
 
-@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method changes course:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method has no effect:RuntimeWarning")
 @pytest.mark.parametrize("name", COMBINED)
 def test_together_they_run_resume_and_reproduce(name, module, blobs, unbalanced, tmp_path):
     def go(rounds, engine=None, out=None):
@@ -85,7 +85,7 @@ def test_a_client_that_keeps_something_takes_part_once_a_round(keeping, module, 
 
 @pytest.mark.parametrize("normalising", [fq.scaffold, fq.fed_nova])
 def test_methods_that_count_steps_need_momentum_that_starts_anew(normalising):
-    with pytest.raises(SpecError, match="needs momentum that starts anew in every round"):
+    with pytest.raises(SpecError, match="needs momentum that is reset in every round"):
         normalising(avg(momentum=0.9, keep_momentum=True))
 
 

@@ -127,5 +127,5 @@ def test_a_method_with_a_server_step_of_its_own_is_refused():
     """It would be lost: FedDyn's own step takes its place."""
     with pytest.raises(SpecError, match="fed_avg_m and fed_dyn both set `server`"):
         fedquilt.fed_dyn(fedquilt.fed_avg_m(momentum=0.9))
-    with pytest.raises(SpecError, match="fed_dyn has a server step of its own"):
+    with pytest.raises(SpecError, match="fed_dyn has its own server step"):
         fedquilt.fed_dyn(replace(fedquilt.fed_avg(), server=sgd(0.5)))

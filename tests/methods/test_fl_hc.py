@@ -33,7 +33,7 @@ def planted(blobs):
     return replace(blobs, train=replace(blobs.train, y=y)), Partition.of(list(rows))
 
 
-@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method changes course:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method has no effect:RuntimeWarning")
 def test_three_rounds_by_hand(quadratics):
     """Optima 2, 2, 0, 0 of sizes 1, 1, 2, 2; a full step of rate 1/2 goes halfway to the optimum.
 
@@ -123,7 +123,7 @@ def test_clusters_are_numbered_by_first_appearance():
 def test_arguments_that_do_not_go_together():
     base = fedquilt.fed_avg()
     for distance in ("cosine", "cityblock"):
-        with pytest.raises(SpecError, match='"ward" goes with distance "euclidean" only'):
+        with pytest.raises(SpecError, match='"ward" needs distance "euclidean"'):
             fedquilt.fl_hc(base, distance=distance)
     assert fedquilt.fl_hc(base, clusters=None, threshold=1.0).course.round.threshold == 1.0
 
@@ -148,7 +148,7 @@ def test_before_it_clusters_it_is_the_wrapped_method_to_the_bit(run):
     """In the records too, apart from accuracy on own data; a run that ends so soon is warned of."""
     base = fedquilt.fed_avg(fraction=0.5, batch=8)
     plain = run(base, rounds=3)
-    with pytest.warns(RuntimeWarning, match="the run has 3 rounds, but its method changes course only in round 4"):
+    with pytest.warns(RuntimeWarning, match="the run has 3 rounds, but its method has no effect before round 4"):
         clustered = run(fedquilt.fl_hc(base, rounds=3), rounds=3)
     assert plain.digest == clustered.digest
     for left, right in zip(plain.history, clustered.history, strict=True):

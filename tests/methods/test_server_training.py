@@ -63,7 +63,7 @@ def test_the_server_does_not_train_in_a_round_without_updates(blobs, smooth):
     method = fedquilt.server_training(fedquilt.fed_avg(lr=0.1, fraction=1.0), share=0.5)
     held = Partition.of([range(120), range(120, 240)])
     broken = [fedquilt.corrupt(share=0.99, kind="nan")]
-    with pytest.warns(RuntimeWarning, match="nobody was left"), pytest.warns(RuntimeWarning, match="run diverged"):
+    with pytest.warns(RuntimeWarning, match="no client was left"), pytest.warns(RuntimeWarning, match="run diverged"):
         result = fedquilt.train(smooth, blobs, held, method, rounds=1, engine=fedquilt.inline(), simulate=broken)
     assert torch.equal(result.state.vector, torch.cat([p.detach().flatten() for p in smooth.parameters()]))
     honest = fedquilt.train(smooth, blobs, held, method, rounds=1, engine=fedquilt.inline())

@@ -94,11 +94,11 @@ def test_a_tied_parameter_is_trained_under_any_of_its_names() -> None:
 @pytest.mark.parametrize(
     ("model", "trainable", "message"),
     [
-        (nn.Sequential(nn.Linear(2, 2)), 2, "the last 2 layers are asked for, but the model has 1"),
+        (nn.Sequential(nn.Linear(2, 2)), 2, "the last 2 layers are requested, but the model has 1"),
         (nn.ModuleDict({"head": nn.Linear(2, 2)}), ["haed"], r"no part called 'haed'; did you mean 'head'\?"),
         (nn.Linear(2, 2), ["wieght"], r"no part called 'wieght'; did you mean 'weight'\?"),
         (nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 2)), 1, r"leaves out 1 \(BatchNorm1d\)"),
-        (nn.Linear(2, 2).requires_grad_(False), 1, "frozen by the model itself"),
+        (nn.Linear(2, 2).requires_grad_(False), 1, "frozen by the model"),
     ],
 )
 def test_what_cannot_be_done_is_refused(model: nn.Module, trainable: int | list[str], message: str) -> None:

@@ -114,12 +114,12 @@ def test_median_heuristic_looks_at_prepared_examples_and_at_a_thousand_of_them()
 
 def test_a_median_that_cannot_be_had_is_explained() -> None:
     with pytest.raises(
-        FedquiltError, match=r"sigma: 'median' is measured on a data set; pass it as data=…, or give a number"
+        FedquiltError, match=r"sigma: 'median' is measured on a data set; pass the data set as data=…, or set a number"
     ):
         models.random_fourier(sigma="median")
     alike = fedquilt.arrays(np.ones((9, 8)), np.arange(9) % 2, np.ones((2, 8)), np.arange(2), name="alike")
     with pytest.raises(
-        FedquiltError, match=r"sigma: the median distance of alike's training examples is 0; give a number"
+        FedquiltError, match=r"sigma: the median distance of alike's training examples is 0; set a number"
     ):
         models.random_fourier(inputs=8, sigma="median", data=alike)
 

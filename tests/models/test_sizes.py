@@ -46,7 +46,7 @@ def test_every_model_takes_its_sizes_from_the_data(name: str) -> None:
     outputs = model(data.train.x)
     assert outputs.shape == (*data.train.y.shape, CLASSES)
     key = "vocabulary" if name in TEXTS else "classes"
-    with pytest.raises(SpecError, match=f"{key}: is 6, but few has 7 classes; leave it out"):
+    with pytest.raises(SpecError, match=f"{key}: is 6, but few has 7 classes; remove this key"):
         registry.models[name](data=data, **{key: 6})
     more: Any = registry.models[name](data=data, **{key: 9})
     assert more(data.train.x).shape[-1] == 9
@@ -73,7 +73,7 @@ def test_bits_are_those_of_given_sizes(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["softmax_regression", "mnist_2nn", "random_fourier"])
 def test_another_number_of_inputs_is_refused(name: str) -> None:
     spec = check_spec(SPEC | {"model": {"name": name, "inputs": 784}})
-    message = r"spec: \[model\] inputs: is 784, but an example of digits has 64 values; leave it out"
+    message = r"spec: \[model\] inputs: is 784, but an example of digits has 64 values; remove this key"
     with pytest.raises(SpecError, match=message):
         build(spec)
 

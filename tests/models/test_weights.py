@@ -129,5 +129,5 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is a folder, where a file is needed"):
+    with pytest.raises(DataError, match="is a folder, but must be a regular file"):
         load_weights(nn.Linear(2, 1), tmp_path)

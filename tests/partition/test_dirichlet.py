@@ -158,7 +158,9 @@ def test_examples_leave_the_rest_to_nobody() -> None:
 
 def test_errors() -> None:
     labels = np.arange(10)
-    with pytest.raises(SpecError, match=r"examples: 4 clients × 3 examples = 12, but there are 10; at most 2 a client"):
+    with pytest.raises(
+        SpecError, match=r"examples: 4 clients × 3 examples = 12, but there are 10; at most 2 per client"
+    ):
         dirichlet(labels, clients=4, alpha=1.0, examples=3)
     for alpha in (-0.1, np.nan):
         with pytest.raises(ArgumentError, match="alpha: must be at least 0"):

@@ -32,15 +32,15 @@ BY_SIZE = {"iid", "power_law", "quantity_skew", "stored"}
 def refusal(case: Case, partition: str) -> str | None:
     """Return what is said of a pair that makes no sense."""
     if partition == "geo" and not case.places:
-        return "needs to know where examples come from, but the data set .* has no places"
+        return "needs coordinates, but the data set .* has none"
     if partition == "natural" and not case.clients:
-        return "the data set .* does not say whose its examples are; take another partition"
+        return "the data set .* does not say which client holds which example; use another partition"
     if partition in BY_CLASS and case.sequences:
-        return "needs one class an example, but the labels of this data set have the shape"
+        return "needs one class per example, but the labels of this data set have the shape"
     if partition in BY_CLASS and case.numbers:
-        return "needs one class an example, but the targets of this data set are numbers"
+        return "needs one class per example, but this data set has numerical targets"
     if partition == "feature_skew" and case.sequences:
-        return "noise can be added to numbers with a fraction only"
+        return "noise can only be added to floating-point inputs"
     return None
 
 

@@ -160,7 +160,7 @@ def test_a_smaller_number_makes_more_cells() -> None:
 
 
 def test_without_places() -> None:
-    with pytest.raises(SpecError, match="the data set somewhere has no places"):
+    with pytest.raises(SpecError, match="the data set somewhere has none"):
         geo(data_at(None), most=10)
     with pytest.raises(SpecError, match="no cell has"):
         geo(data_at(np.full((3, 2), np.nan)), most=10)

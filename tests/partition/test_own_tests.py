@@ -87,7 +87,7 @@ def test_no_test_example_has_two_owners_and_none_is_of_a_class_not_held(
 
 
 def test_own_tests_need_the_data() -> None:
-    with pytest.raises(SpecError, match="own_test: deals out the test set; from Python, pass data as well"):
+    with pytest.raises(SpecError, match="own_test: divides the test set, so pass the data set too"):
         fedquilt.iid(np.zeros(4, dtype=int), clients=2, own_test=True)
 
 
@@ -119,7 +119,7 @@ def test_own_tests_that_do_not_fit_are_refused(blobs: Data, smooth: torch.nn.Mod
     held = fedquilt.iid(blobs.train.y.numpy(), clients=2)
     for test, words in (
         (fedquilt.Partition.of([[0], [90]]), "names example 90, .* only 90 test examples"),
-        (fedquilt.Partition.of([[0]]), "has 2 clients, but own tests for 1"),
+        (fedquilt.Partition.of([[0]]), "has 2 clients, but per-client tests for 1"),
     ):
         with pytest.raises(FedquiltError, match=words):
             fedquilt.train(smooth, blobs, replace(held, test=test), fedquilt.fed_avg(), rounds=1)
@@ -139,5 +139,5 @@ def test_natural_clients() -> None:
     assert larger.test is None
     with pytest.raises(SpecError, match="nobody holds 4 examples; the largest client holds 3"):
         fedquilt.natural(Data("mine", train, test, classes=2), least=4)
-    with pytest.raises(SpecError, match="does not say whose its examples are"):
+    with pytest.raises(SpecError, match="does not say which client holds which example"):
         fedquilt.natural(Data("mine", Split(x, y), test, classes=2))

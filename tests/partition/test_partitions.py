@@ -128,7 +128,7 @@ def test_more_clients_than_examples(name: str) -> None:
 
 @pytest.mark.parametrize("labels", [[0, 1], np.array(["0", "1"]), np.array([True, False]), np.array(3)])
 def test_labels_are_a_row_of_numbers(labels: Any) -> None:
-    with pytest.raises(ArgumentError, match="labels: must be a NumPy array of numbers, one row an example"):
+    with pytest.raises(ArgumentError, match="labels: must be a NumPy array of numbers, with one row per example"):
         iid(labels, clients=1)
 
 
@@ -139,7 +139,7 @@ def test_targets_that_are_no_classes(name: str) -> None:
     if name in ("iid", "feature_skew", "power_law of 0"):
         assert np.array_equal(np.sort(COVERING[name](targets, 3, seed=0).indices), np.arange(12))
     else:
-        with pytest.raises(SpecError, match="the targets of this data set are numbers"):
+        with pytest.raises(SpecError, match="this data set has numerical targets"):
             COVERING[name](targets, 3, seed=0)
 
 

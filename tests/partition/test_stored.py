@@ -71,17 +71,17 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 BROKEN = {
-    "falling offsets": ({"offsets": np.array([0, 20, 10, 25, 30])}, "offsets must rise from 0 to 30"),
-    "offsets that end early": ({"offsets": np.array([0, 10, 20])}, "offsets must rise from 0 to 30"),
-    "no clients": ({"offsets": np.array([0])}, "offsets must rise"),
-    "fractions": ({"indices": np.arange(30) / 2}, "indices must be a row of whole numbers"),
-    "a table": ({"indices": np.zeros((5, 6), dtype=np.int64)}, "indices must be a row of whole numbers"),
+    "falling offsets": ({"offsets": np.array([0, 20, 10, 25, 30])}, "offsets must increase from 0 to 30"),
+    "offsets that end early": ({"offsets": np.array([0, 10, 20])}, "offsets must increase from 0 to 30"),
+    "no clients": ({"offsets": np.array([0])}, "offsets must increase"),
+    "fractions": ({"indices": np.arange(30) / 2}, "indices must be a one-dimensional array of integers"),
+    "a table": ({"indices": np.zeros((5, 6), dtype=np.int64)}, "indices must be a one-dimensional array of integers"),
     "beyond the end": ({"indices": np.arange(1, 31)}, "indices must be between 0 and 29"),
     "negative": ({"indices": np.arange(-1, 29)}, "indices must be between 0 and 29"),
-    "objects": ({"indices": np.array([{}] * 30, dtype=object)}, "indices.npy is not the array that it says it is"),
+    "objects": ({"indices": np.array([{}] * 30, dtype=object)}, "indices.npy does not match its header"),
     "noise for others": ({"noise": np.zeros(7, dtype=np.float32)}, "noise must be one number of 0 or more for each"),
-    "no description": ({"about": np.zeros(3, dtype=np.uint8)}, "does not describe itself"),
-    "something else": ({"weights": np.zeros(3)}, "it holds other things"),
+    "no description": ({"about": np.zeros(3, dtype=np.uint8)}, "it is not marked"),
+    "something else": ({"weights": np.zeros(3)}, "it holds other arrays"),
 }
 
 
@@ -96,7 +96,7 @@ def test_cut_off_or_no_archive(file: Path) -> None:
     whole = file.read_bytes()
     for data in (whole[:200], b"", b"not an archive"):
         file.write_bytes(data)
-        with pytest.raises(DataError, match="is no partition, or damaged"):
+        with pytest.raises(DataError, match="is not a partition, or is damaged"):
             fedquilt.stored(file, LABELS)
 
 
@@ -118,5 +118,5 @@ def test_packed_or_lying_about_its_size(file: Path) -> None:
     np.lib.format.write_array_header_1_0(header, {"shape": (10**12,), "fortran_order": False, "descr": "<i8"})
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("indices.npy", header.getvalue() + bytes(80))
-    with pytest.raises(DataError, match="is not the array that it says it is"):
+    with pytest.raises(DataError, match="does not match its header"):
         fedquilt.stored(file, LABELS)

@@ -30,7 +30,9 @@ def train(module, data, held, rounds=2, engine=None, **arguments):
 
 
 def test_a_last_batch_of_one_does_not_cost_the_client_its_round(blobs, normalised):
-    with pytest.warns(RuntimeWarning, match="2 clients would end a pass with a single one, which is left out") as said:
+    with pytest.warns(
+        RuntimeWarning, match="2 clients would end each pass with a batch of one, which is skipped"
+    ) as said:
         result = train(normalised, blobs, SIZES)
     assert len(said) == 1
     assert [record["dropped"] for record in result.history] == [[], []]

@@ -82,7 +82,7 @@ def _classes(emd: float, by_chance: float, clients: int) -> list[Advice]:
             found,
             ("fed_avg_m",),
             "Hsu 2019, Figure 5 and abstract: from 30.1% to 76.9% on the most skewed CIFAR-10; Hsu 2020, Table 4: from "
-            "53.4% to 65.0% on Landmarks-User-160k (EMD 1.94) with 100 clients a round",
+            "53.4% to 65.0% on Landmarks-User-160k (EMD 1.94) with 100 clients per round",
         )
     ]
     if emd >= FAR_APART and clients > FEW:
@@ -92,7 +92,7 @@ def _classes(emd: float, by_chance: float, clients: int) -> list[Advice]:
                 ("fed_ir", "fraction"),
                 "Hsu 2020, Table 4: reweighting gave 65.9% instead of 65.0% on Landmarks-User-160k, and 100 clients a "
                 "round 65.0% instead of 53.7% with 10; Table 3: on iNaturalist-User-120k (EMD 1.83) reweighting helped "
-                "without momentum and 10 clients a round (47.5% instead of 43.9%), and not with 100",
+                "without momentum and 10 clients per round (47.5% instead of 43.9%), and not with 100",
             )
         )
     if emd >= APART and clients <= FEW:
@@ -109,7 +109,7 @@ def _classes(emd: float, by_chance: float, clients: int) -> list[Advice]:
             Advice(
                 "where the model is a linear classifier on features",
                 ("fed_avg_r",),
-                "Wei 2022, Table 3: best on nine data sets cut into two shards a client, over FedAvg by up to 0.8 "
+                "Wei 2022, Table 3: best on nine data sets cut into two shards per client, over FedAvg by up to 0.8 "
                 "points (svmguide1, 91.77% instead of 90.95%)",
             )
         )

@@ -27,7 +27,7 @@ def conflict_rate(predictions: Tensor) -> float:
     if predictions.ndim != 2 or predictions.numel() == 0:
         raise ValueError(f"predictions must be of shape (models, inputs), got {tuple(predictions.shape)}")
     if predictions.is_floating_point() or bool((predictions < 0).any()):
-        raise ValueError("predictions must be classes, whole numbers from 0; take argmax of the scores first")
+        raise ValueError("predictions must be classes, integers from 0; take the argmax of the scores first")
     models, inputs = predictions.shape
     if models == 1:
         return 0.0

@@ -12,10 +12,7 @@ from fedquilt.analysis.curves import History
 ROUNDS = 3
 """Rounds in a row in which most updates cannot be used: a single bad round may pass."""
 
-HINT = (
-    "Take a smaller learning rate (method.lr), or keep updates and models within bounds with the wrapper norm_bound or "
-    "projected"
-)
+HINT = "Use a smaller learning rate (method.lr), or bound updates or models with the wrapper norm_bound or projected"
 
 
 UNCHANGED = "changed nothing, since all of their clients were left out"
@@ -43,9 +40,9 @@ def divergence(history: History, last: int | None) -> str | None:
     >>> print(divergence(History([{"round": 1} | lost, {"round": 2} | lost]), last=10))
     None
     >>> divergence(History([{"round": n} | lost for n in (1, 2, 3)]), last=10)
-    "most clients' updates in rounds 1 to 3 were NaN, infinite or too large to use"
+    "most clients' updates in rounds 1 to 3 were unusable: NaN, infinite or too large"
     >>> divergence(History([{"round": 1} | good | {"not_finite": ["loss"]}]), last=10)
-    'the test loss after round 1 is not a finite number'
+    'the test loss after round 1 is not finite'
     """
     records = history.records
     if not records:
@@ -53,8 +50,8 @@ def divergence(history: History, last: int | None) -> str | None:
     number = records[-1]["round"]
     for name in records[-1].get("not_finite", ()):
         words = {"loss": "test loss", "train_loss": "training loss"}
-        return f"the {words.get(name, name)} after round {number} is not a finite number"
-    unusable = "were NaN, infinite or too large to use"
+        return f"the {words.get(name, name)} after round {number} is not finite"
+    unusable = "were unusable: NaN, infinite or too large"
     if len(records) >= ROUNDS and all(_lost(record) for record in records[-ROUNDS:]):
         return f"most clients' updates in rounds {number - ROUNDS + 1} to {number} {unusable}"
     if last is not None and number >= last:

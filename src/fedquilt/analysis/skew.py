@@ -78,7 +78,7 @@ class Skew:
 
 
 def skew(partition: Partition, labels: npt.NDArray[np.integer[Any]]) -> Skew:
-    """Measure how clients differ in sizes and, where `labels` has one class an example, in classes.
+    """Measure how clients differ in sizes and, where `labels` has one class per example, in classes.
 
     >>> found = skew(Partition.of([[0, 1], [2, 3]]), np.array([0, 0, 0, 1]))
     >>> found.population.tolist(), found.emd.tolist(), found.held.tolist()

@@ -41,7 +41,7 @@ def applied_once(algorithm: Any, wrapper: Callable[..., Any], arguments: Mapping
     other = [(key, value) for key, value in before if value != values.get(key)]
     if other:
         first, second = (", ".join(f"{key} = {of[key]}" for key, _ in other) for of in (dict(before), values))
-        raise SpecError(f"{name} is applied twice, with different values ({first} and {second}): take one of them")
+        raise SpecError(f"{name} is applied twice, with different values ({first} and {second}): use one of them")
     return algorithm
 
 

@@ -46,7 +46,7 @@ def _whole_or_infinite(value: object) -> float:
         return value
     if isinstance(value, float) and value == math.inf:
         return value
-    raise PydanticCustomError("plain", "must be a whole number of 1 or more, or inf")
+    raise PydanticCustomError("plain", "must be an integer of 1 or more, or inf")
 
 
 _TABLE = "a table such as { initial = 0.1, factor = 0.99 } or { stages = [[1, 0.1], [100, 0.01]] }"
@@ -73,7 +73,7 @@ def _check_table(number: Callable[[object], float], table: dict[str, object]) ->
         made = scheduled(table)
     except (TypeError, ValueError) as error:
         text = "initial is required" if "initial" in str(error) and "missing" in str(error) else str(error)
-        raise PydanticCustomError("plain", "{text}", {"text": f"is no schedule: {text}; write {_TABLE}"}) from None
+        raise PydanticCustomError("plain", "{text}", {"text": f"is not a schedule: {text}; write {_TABLE}"}) from None
     firsts = [value for _, value in made.stages] if isinstance(made, Stages) else [made.initial]
     for first in firsts:
         number(int(first) if float(first).is_integer() else first)
@@ -81,7 +81,7 @@ def _check_table(number: Callable[[object], float], table: dict[str, object]) ->
 
 def _positive(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise PydanticCustomError("plain", "must be a number, or a table of how it changes over rounds")
+        raise PydanticCustomError("plain", "must be a number, or a table that describes how it changes over rounds")
     if not value > 0:
         raise PydanticCustomError("plain", "must be greater than 0")
     return _finite(float(value))
@@ -89,7 +89,7 @@ def _positive(value: object) -> float:
 
 def _whole_number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise PydanticCustomError("plain", "must be a whole number, or a table of how it changes over rounds")
+        raise PydanticCustomError("plain", "must be an integer, or a table that describes how it changes over rounds")
     if value < 1:
         raise PydanticCustomError("plain", "must be at least 1")
     return _in_memory(A_PASS, value)

@@ -29,8 +29,8 @@ def private_folder() -> Path:
     about = folder.stat()
     if hasattr(os, "getuid") and (about.st_uid != os.getuid() or about.st_mode & 0o022):
         raise FedquiltError(
-            f"{folder}: others may write there, and compiled code is kept there; put that right with "
-            f"`chmod 700 {folder}`, or name another place with XDG_CACHE_HOME"
+            f"{folder}: other users can write to this folder, which holds compiled code; correct that with "
+            f"`chmod 700 {folder}`, or set XDG_CACHE_HOME to another folder"
         )
     return folder
 

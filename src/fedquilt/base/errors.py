@@ -84,7 +84,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     names = sorted(known)
     close = closest(name, names)
-    listing = f"known: {listed(names)}" if names else "no keys are taken here"
+    listing = f"known: {listed(names)}" if names else "it takes no keys"
     return f"did you mean '{close}'? ({listing})" if close else listing
 
 
@@ -162,7 +162,7 @@ def reason_of(error: BaseException) -> str:
     try:
         words = visible(f"{kind}: {error}" if isinstance(error, Exception) or error.args else kind, LONGEST_TEXT)
     except BaseException as another:
-        words = visible(f"{kind}, whose text cannot be had: its __str__ raises {type(another).__name__}")
+        words = visible(f"{kind}, without a message: its __str__ raises {type(another).__name__}")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not installed(frame.filename)]
     if isinstance(error, SyntaxError) or not frames:  # a SyntaxError names the place by itself
         return words

@@ -42,7 +42,7 @@ def the_limit(most: int, of: str = "") -> str:
     'the limit is 2 GB a line, ... FEDQUILT_MEMORY ...'
     """
     chosen = os.environ.get(SETTING)
-    basis = f"from {SETTING}={chosen}" if chosen else f"from a quarter of the free memory, {in_words(allowed())}"
+    basis = f"from {SETTING}={chosen}" if chosen else f"a quarter of the free memory, {in_words(allowed())}"
     return f"the limit is {in_words(most)}{of and f' {of}'}, {basis}; set {SETTING} to raise it, as in {SETTING}=64GB"
 
 

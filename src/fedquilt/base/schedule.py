@@ -30,7 +30,9 @@ class Schedule:
     def __post_init__(self) -> None:
         """Refuse what is no schedule."""
         if not (self.initial > 0 and 0 < self.factor < math.inf and self.every >= 1 and 0 <= self.least <= self.most):
-            raise ValueError("initial and factor must be above 0, every at least 1, and least at most most")
+            raise ValueError(
+                "initial and factor must be above 0, every must be at least 1, and least must not exceed most"
+            )
 
     def __call__(self, round_: int) -> float:
         """Return the value of a round."""

@@ -50,7 +50,7 @@ def short(value: object, limit: int = 80) -> str:
     try:
         text = " ".join(repr(value).split())
     except ValueError:  # Python does not write whole numbers of more than 4,300 digits
-        return "a whole number of thousands of digits"
+        return "an integer with thousands of digits"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

@@ -41,7 +41,7 @@ class Roles:
     def places(self) -> tuple[str, ...]:
         """The columns of latitude and longitude, or none."""
         if (self.latitude is None) != (self.longitude is None):
-            raise DataError("latitude and longitude go together: name both columns, or neither")
+            raise DataError("latitude and longitude: name both columns, or neither")
         return () if self.latitude is None or self.longitude is None else (self.latitude, self.longitude)
 
     @property
@@ -57,7 +57,7 @@ class Roles:
                 raise DataError(f"{source}: has no column '{name}'; {nearest(name, known)}")
         inputs = self.features or tuple(name for name in known if name not in wanted)
         if not inputs:
-            raise DataError(f"{source}: has no columns of features beside {', '.join(wanted)}")
+            raise DataError(f"{source}: has no feature columns besides {', '.join(wanted)}")
         return inputs
 
 
@@ -149,7 +149,7 @@ def _require_finite(part: Columns) -> None:
         wrong = ~np.isfinite(part.x.astype(np.float32)) if part.x.dtype.kind == "f" else np.zeros(0, dtype=bool)
     if wrong.any():
         row = int(np.flatnonzero(wrong.reshape(len(part.x), -1).any(axis=1))[0])
-        raise DataError(f"{part.at(row)}: a feature is missing, or no finite number in single precision")
+        raise DataError(f"{part.at(row)}: a feature is missing, or is not a finite number in float32")
 
 
 def _targets(
@@ -168,7 +168,7 @@ def _targets(
 
 def _finite(part: Columns, values: Values) -> npt.NDArray[np.float32]:
     if values.dtype.kind not in "biufOSU" or values.ndim > 2:
-        raise DataError(f"{part.source}: targets must be numbers, one an example or a row of them")
+        raise DataError(f"{part.source}: targets must be numbers, one or several per example")
     try:
         with np.errstate(over="ignore"):
             numbers = values.astype(np.float64).astype(np.float32)
@@ -178,7 +178,7 @@ def _finite(part: Columns, values: Values) -> npt.NDArray[np.float32]:
     finite = np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1)
     if not finite.all():
         row = int(finite.argmin())
-        raise DataError(f"{part.at(row)}: the target is {values[row]}, no finite number in single precision")
+        raise DataError(f"{part.at(row)}: the target is {values[row]}, which is not a finite number in float32")
     return numbers
 
 
@@ -215,8 +215,8 @@ def number_labels(
         rows = sum(len(numbers) for numbers in labels)
         if classes is None and found > rows + 1:
             raise DataError(
-                f"{parts[0].source}: a label is {found - 1}, which makes more classes than there are rows ({rows}); "
-                "number labels from 0, or say how many `classes` there are"
+                f"{parts[0].source}: a label is {found - 1}, so there would be more classes than rows ({rows}); "
+                "number labels from 0, or set `classes`"
             )
     for part, numbers in zip(parts, labels, strict=True):
         if numbers.min() < 0:
@@ -261,7 +261,7 @@ def _whole(part: Columns, values: Values) -> Indices | None:
     wrong = np.flatnonzero(whole != values)
     if len(wrong):
         raise DataError(
-            f"{part.at(int(wrong[0]))}: the label is {values[wrong[0]]}, not a whole number or text; "
-            "for targets that are numbers, say classes = 0"
+            f"{part.at(int(wrong[0]))}: the label is {values[wrong[0]]}, neither an integer nor text; "
+            "for numerical targets, set classes = 0"
         )
     return whole

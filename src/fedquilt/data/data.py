@@ -56,7 +56,7 @@ class Split:
 
     def __repr__(self) -> str:
         """Say how large it is, not all that is in it."""
-        return f"Split({len(self)} examples of {tuple(self.x.shape[1:])})"
+        return f"Split({len(self)} examples of shape {tuple(self.x.shape[1:])})"
 
     def __len__(self) -> int:
         """Count the examples."""

@@ -46,7 +46,7 @@ class Noise:
     def added(self, x: Tensor, rows: npt.NDArray[np.int64]) -> Tensor:
         """Add every row's own noise to inputs that are ready for the model."""
         if not x.is_floating_point():
-            raise DataError(f"noise can be added to numbers with a fraction only; the model is given {x.dtype}")
+            raise DataError(f"noise can only be added to floating-point inputs, but the model's inputs are {x.dtype}")
         # One key; the row is the counter's second word, so that rows have streams of their own at little cost.
         rng = generator(self.seed, f"feature noise {self.split}")
         state = rng.bit_generator.state

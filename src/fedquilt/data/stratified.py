@@ -35,6 +35,6 @@ def stratified(labels: npt.NDArray[np.integer[Any]], test_fraction: float, seed:
         part, change = ("training", "smaller") if tested.all() else ("test", "larger")
         raise DataError(
             f"test_fraction = {test_fraction} of {counted(len(labels), 'example')} leaves the {part} part empty; "
-            f"take a {change} one, or more examples"
+            f"use a {change} value, or more examples"
         )
     return np.flatnonzero(~tested), np.flatnonzero(tested)

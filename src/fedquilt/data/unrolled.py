@@ -48,7 +48,7 @@ def unrolled(
     starts = _before(rows) * length
     dtype = np.int16 if vocabulary <= 2**15 else np.int32
     total = int(rows.sum())
-    require_memory(f"{total:,} examples of {length:,} places", 2 * total * length * np.dtype(dtype).itemsize)
+    require_memory(f"{total:,} examples of {length:,} positions", 2 * total * length * np.dtype(dtype).itemsize)
     x = np.full(total * length, begin, dtype=dtype)
     y = np.full(len(x), IGNORED, dtype=dtype)
     for block in range(0, len(sizes), BLOCK):

@@ -26,13 +26,13 @@ from fedquilt.round.session import Engine
 from fedquilt.simulate.simulation import Simulation, combined
 
 RETURNS = {
-    "data": "a fedquilt.Data, as fedquilt.arrays(...) makes it",
-    "partition": "a fedquilt.Partition, as fedquilt.Partition.of(...) makes it",
+    "data": "a fedquilt.Data, such as fedquilt.arrays(...)",
+    "partition": "a fedquilt.Partition, such as fedquilt.Partition.of(...)",
     "model": "a torch.nn.Module",
-    "method": "a method, as fedquilt.fed_avg(...) makes it",
-    "wrap": "a method, as fedquilt.fed_prox(algorithm) makes it",
-    "simulate": "a simulation, as fedquilt.dropout(probability) makes it",
-    "engine": "an engine, as fedquilt.inline() makes it",
+    "method": "a method, such as fedquilt.fed_avg(...)",
+    "wrap": "a method, such as fedquilt.fed_prox(algorithm)",
+    "simulate": "a simulation, such as fedquilt.dropout(probability)",
+    "engine": "an engine, such as fedquilt.inline()",
 }
 
 

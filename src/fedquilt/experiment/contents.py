@@ -78,9 +78,9 @@ class Contents:
             if not self.unusable:
                 why = f"{counted(len(self.history), 'round')} are recorded, and their checkpoints are missing"
             raise RunError(
-                f"{folder}: cannot go on: no good checkpoint is left ({why}). Nothing was changed. "
-                f"`fedquilt resume {name} --from-start` (in Python, from_start=True) trains "
-                f"again from the first round, and keeps what is there now in {folder / ASIDE}"
+                f"{folder}: cannot continue: no intact checkpoint is left ({why}). Nothing was changed. "
+                f"`fedquilt resume {name} --from-start` (in Python, from_start=True) trains again from the first round, "
+                f"and moves the present files to {folder / ASIDE}"
             )
         return None if from_start else self.saved
 
@@ -136,7 +136,7 @@ def _read(folder: Path) -> Contents:
     paths = [path for path, _ in good]
     passed_over = [] if saved is None else paths[: paths.index(saved.path)]
     damage += [
-        f"{path}: is not used, since records up to it are lost: they are made again from {saved.path.name}"
+        f"{path}: is not used, because records before it are lost; they are computed again from {saved.path.name}"
         for path in passed_over
         if saved is not None
     ]
@@ -151,15 +151,15 @@ def _read(folder: Path) -> Contents:
     kept = (
         "" if saved is None else f", and so is the checkpoint of round {saved.run.round}: `fedquilt export` can read it"
     )
-    still_good = f"The records of {counted(len(records), 'round')} are good{kept}"
+    still_good = f"The records of {counted(len(records), 'round')} are intact{kept}"
     tables, checked = _read_spec(folder / SPEC, still_good)
     if not checked and (unchecked or _unchecked(folder / ENVIRONMENT)):
         raise RunError(
-            f"{folder}: was written by an older version of fedquilt, whose files carry no checks, and cannot be read by "
-            "this one: run its spec again into another folder"
+            f"{folder}: was written by an older version of fedquilt, whose files have no checksums, and cannot be read by "
+            "this one: run its spec again, in another folder"
         )
     if not checked:
-        damage.append(f"{folder / SPEC}: carries no check, as after a change by hand: it is taken as it stands")
+        damage.append(f"{folder / SPEC}: has no checksum, as after a change by hand; it is used as it is")
     unusable = (*bad, *passed_over)
     history = History(records, 0 if saved is None else saved.run.round)
     return Contents(tables, checked, history, lost, tuple(lines), saved, unusable, fares, error, tuple(damage))
@@ -211,9 +211,11 @@ def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
         if not checked:
             _require_whole(text, tables)
     except (ValueError, RecursionError) as why:  # damage, or not TOML
-        todo = "If you changed it on purpose, delete its line `# check: …` and go on; otherwise put a good copy back"
+        todo = (
+            "If you changed it on purpose, delete its line `# check: …` and continue; otherwise restore an intact copy"
+        )
         if not checked:  # that line is gone already: a change by hand went wrong
-            todo = "Mend it, or put a good copy back"
+            todo = "Correct it, or restore an intact copy"
         raise RunError(f"{path}: is damaged, or was changed by hand: {why}. {todo}. {still_good}") from None
     for name, table in tables.items():
         inner = table if name in ARRAYS and isinstance(table, list) else [table]
@@ -250,7 +252,7 @@ def _read_records(path: Path) -> tuple[list[dict[str, Any]], dict[int, str], boo
             continue
         before = records[-1]["round"] if records else 0
         if record["round"] <= before:
-            damaged[number] = f"round {record['round']} stands after round {before}"
+            damaged[number] = f"round {record['round']} follows round {before}"
             continue
         records.append(record)
     if rest:
@@ -275,7 +277,7 @@ def _count(lost: Sequence[range], last: int) -> int:
 def _about_records(path: Path, lines: dict[int, str], lost: Sequence[range], good: int) -> str:
     words = [f"line {number} is damaged ({why})" for number, why in list(lines.items())[:3]]
     words += [f"{len(lines) - 3} more lines are damaged"] if len(lines) > 3 else []
-    consequence = f"the records of {spelled(lost)} are lost" if lost else "no record before it is lost"
+    consequence = f"the records of {spelled(lost)} are lost" if lost else "no earlier record is lost"
     return f"{path}: {', '.join([*words, consequence])}; the records of {counted(good, 'round')} are good"
 
 
@@ -286,7 +288,7 @@ def spelled(lost: Sequence[range]) -> str:
     'rounds 3, 5 to 7'
     """
     parts = [str(each.start) if len(each) == 1 else f"{each.start} to {each.stop - 1}" for each in lost]
-    more = f" and {len(parts) - 5} more stretches" if len(parts) > 5 else ""
+    more = f" and {len(parts) - 5} more ranges" if len(parts) > 5 else ""
     single = len(lost) == 1 and len(lost[0]) == 1
     return f"{'round' if single else 'rounds'} {', '.join(parts[:5])}{more}"
 

@@ -44,7 +44,7 @@ def diagnose_run(path: str | Path) -> dict[str, Any]:
     spec = read_spec(folder)
     saved = folder.read().saved
     if saved is None:
-        raise RunError(f"{folder.path}: has no checkpoint yet; run it for a round or more, then diagnose it")
+        raise RunError(f"{folder.path}: has no checkpoint yet; run at least one round, then diagnose it")
     federation, _ = build(spec)
     federation = replace(federation, algorithm=replace(federation.algorithm, per_client=PerClient()), tests=None)
     state, measures = saved.run, Measures(diagnose=partial(diagnose, federation))

@@ -26,7 +26,7 @@ from fedquilt.round.federation import Federation
 from fedquilt.round.measures import Measures, evaluating
 
 TABLES = (".csv", ".tsv", ".parquet")
-"""Endings of files with a row an example, as the data set `table` reads them."""
+"""Endings of files with one row per example, as the data set `table` reads them."""
 
 
 def evaluate(
@@ -65,7 +65,7 @@ def evaluate(
     path, state, about = stored(folder, checkpoint)
     federation, _ = build(spec)
     if about.get(NAMES, names_of(federation.replica)) != names_of(federation.replica):
-        raise RunError(f"{path}: holds a model of other layers or shapes than its spec describes now")
+        raise RunError(f"{path}: holds a model with other layers or shapes than its spec describes now")
     federation.replica.put_frozen(load_frozen(path))
     federation = replace(federation, tests=None)
     names = federation.data.class_names
@@ -73,7 +73,7 @@ def evaluate(
         other: Data | None = data
     elif data is not None and Path(data).suffix in TABLES:
         if split != "test":
-            raise SpecError(f"split: all rows of {data} are tested on; leave it out")
+            raise SpecError(f"split: all rows of {data} are used for the test; remove --split")
         other = _rows(spec, Path(data), list(sets), federation.data.classes)
         names = names or tuple(str(number) for number in range(federation.data.classes))
     else:
@@ -146,7 +146,7 @@ def _rows(spec: Spec, file: Path, sets: list[str], classes: int) -> Data:
     else:
         table = {"name": "table", "path": str(file.absolute()), "test": str(file.absolute()), "classes": classes}
         if not any(assignment.partition("=")[0].strip() == "data.label" for assignment in sets):
-            raise SpecError(f"data: which column of {file} is the label? Say it with --set data.label=NAME")
+            raise SpecError(f"data: which column of {file} is the label? Set it with --set data.label=NAME")
     return replace(data_of(_with_data(spec, table, sets, str(file), None)), name=file.stem)
 
 
@@ -156,7 +156,7 @@ def _with_data(spec: Spec, table: Table, sets: list[str], source: str, folder: P
     for assignment in sets:
         if not assignment.strip().startswith("data."):
             raise SpecError(
-                f"--set {visible(assignment, 80)}: only keys of [data] can be changed here, as in --set data.name=mnist"
+                f"--set {visible(assignment, 80)}: only keys of [data] can be changed here, such as --set data.name=mnist"
             )
     change(tables, sets)
     return check_spec(tables, source=source, folder=folder)

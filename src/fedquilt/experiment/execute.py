@@ -155,8 +155,8 @@ def _begun(
         run = saved.run
     elif found.history.records and not from_start:
         warnings.warn(
-            f"{folder.path}: no checkpoint is there to go on from: training starts again from the first round; the records "
-            f"so far are kept in {folder.path / ASIDE}",
+            f"{folder.path}: there is no checkpoint to continue from: training starts again from the first round; "
+            f"the records so far are moved to {folder.path / ASIDE}",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -150,7 +150,7 @@ def names_of(replica: Replica) -> str:
 def state_dict(path: Path, model: ModelState, about: dict[str, str]) -> Tensors:
     """Return a model of a checkpoint as its module's `state_dict` would be."""
     if NAMES not in about:
-        raise RunError(f"{path}: was written by an earlier version of fedquilt and lacks the names of what it holds")
+        raise RunError(f"{path}: was written by an earlier version of fedquilt and lacks the names of its tensors")
     names = json.loads(about[NAMES])
     tensors = dict(checkpoint.load_frozen(path))
     for kind, vector in (("parameters", model.vector), ("buffers", model.buffers), ("counters", model.counters)):
@@ -169,7 +169,5 @@ def _chosen(folder: RunFolder, state: RunState, group: int | None) -> tuple[Grou
         )
     number = 1 if group is None else group
     if not 1 <= number <= count:
-        raise RunError(
-            f"{folder.path}: has {count} {'model' if count == 1 else 'models'}; group {number} is none of them"
-        )
+        raise RunError(f"{folder.path}: has {count} {'model' if count == 1 else 'models'}; there is no group {number}")
     return state.groups[number - 1], number

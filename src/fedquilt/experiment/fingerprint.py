@@ -57,13 +57,13 @@ def require_same(folder: RunFolder, before: Mapping[str, str], now: Mapping[str,
         for where, old, new in differences(settings[0], settings[1], _FREE):
             name = shlex.quote(str(folder.spec))
             raise RunError(
-                f"{folder.path}: cannot go on: {where} was {short(old)} when the run began, and is {short(new)} now. "
-                f"Put it back to go on; or start a new run with it: `fedquilt run {name} --out FOLDER`"
+                f"{folder.path}: cannot continue: {where} was {short(old)} when the run began, and is {short(new)} now. "
+                f"Change it back to continue, or start a new run with it: `fedquilt run {name} --out FOLDER`"
             )
         raise RunError(
             f"{folder.path}: holds a run of another federation (model, data, partition, method, metrics or seed differ; a "
-            "file of the data, or the source of your own model or method, may have changed since, or a value that your "
-            "code refers to): put that back, or choose another folder"
+            "file of the data, the source of your own model or method, or a value that your code refers to may have "
+            "changed since): undo the change, or choose another folder"
         )
 
 

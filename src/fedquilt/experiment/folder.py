@@ -2,7 +2,7 @@
 
 spec.toml            the spec with every default filled in
 environment.json     what it was run with
-metrics.jsonl        one line a round
+metrics.jsonl        one line per round
 checkpoints/         the two newest states
 partition.npz        who holds what
 clients.json         how every client fares on its own test examples at the end, if it has any
@@ -186,7 +186,7 @@ def _lock_soon(descriptor: int, path: Path) -> None:
         if _lock(descriptor, alone=True):
             return
         time.sleep(0.05)
-    raise RunError(f"{path}: another process is running this")
+    raise RunError(f"{path}: another process is using this run folder")
 
 
 def _lock(descriptor: int, alone: bool) -> bool:

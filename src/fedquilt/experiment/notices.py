@@ -19,8 +19,8 @@ def warn_of_too_few_rounds(federation: Federation, last: int) -> None:
     needed = federation.algorithm.course.needs_rounds
     if last < needed:
         warnings.warn(
-            f"the run has {counted(last, 'round')}, but its method changes course only in round {needed}: "
-            "until then it is plain",
+            f"the run has {counted(last, 'round')}, but its method has no effect before round {needed}; "
+            "set run.rounds to a larger number",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -37,12 +37,12 @@ def warn_of_single_examples(federation: Federation) -> None:
     short = sum(clients for size, clients in of_size.items() if sample.a_pass(size) < size)
     said = []
     if short:
-        said.append(f"{counted(short, 'client')} would end a pass with a single one, which is left out (drop_last)")
+        said.append(f"{counted(short, 'client')} would end each pass with a batch of one, which is skipped (drop_last)")
     if 1 in of_size:
         said.append(f"{counted(of_size[1], 'client')} with a single example cannot train")
     if said:
         warnings.warn(
-            f"the model's batch normalisation needs two or more examples in a batch: {'; '.join(said)}",
+            f"the model's batch normalisation needs at least two examples per batch: {'; '.join(said)}",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -55,25 +55,25 @@ def warn_of_left_out(history: History) -> None:
         return
     first, count = record["dropped"][0], len(record["dropped"])
     others = f" (and {count - 1} more)" if count > 1 else ""
-    effect = "" if record["applied"] else "; nobody was left and the model stays as it was"
+    effect = "" if record["applied"] else "; no client was left, and the model stays as it was"
     warnings.warn(
         f"client {first['client']} was left out of round {record['round']}{others}: {first['reason']}{effect}. "
-        "Later ones are in the metrics.",
+        "Later faults are only in the metrics.",
         RuntimeWarning,
         stacklevel=3,
     )
 
 
 def warn_of_untested(history: History) -> None:
-    """Warn of clients that could not be tested on their own data, the first time."""
+    """Warn of clients whose per-client test failed, the first time."""
     *earlier, record = history.records
     if not record.get("per_client_dropped") or any(before.get("per_client_dropped") for before in earlier):
         return
     first, count = record["per_client_dropped"][0], len(record["per_client_dropped"])
     others = f" (and {count - 1} more)" if count > 1 else ""
     warnings.warn(
-        f"client {first['client']}{others} could not be tested on its own data after round {record['round']}: "
-        f"{first['reason']}. Later ones are in the metrics.",
+        f"client {first['client']}{others} failed its per-client test after round {record['round']}: "
+        f"{first['reason']}. Later faults are only in the metrics.",
         RuntimeWarning,
         stacklevel=3,
     )
@@ -85,7 +85,11 @@ def warn_of_divergence(history: History, options: Options, last: int) -> None:
         return
     why = divergence(history, last)
     if why is not None and divergence(History(history.records[:-1]), last) is None:
-        warnings.warn(f"{why}: the run has diverged, and goes on as asked. {HINT}.", RuntimeWarning, stacklevel=3)
+        warnings.warn(
+            f"{why}: the run has diverged, and continues, as run.on_divergence = 'go_on' asks. {HINT}.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def warn_of_odd_metrics(history: History) -> None:
@@ -95,7 +99,7 @@ def warn_of_odd_metrics(history: History) -> None:
     known = {name for before in earlier for name, value in before.get("metrics", {}).items() if value is None}
     for name in sorted(odd - known):
         warnings.warn(
-            f"metric {name} is not a finite number after round {record['round']}; it is written as null",
+            f"metric {name} is not finite after round {record['round']}; it is written as null",
             RuntimeWarning,
             stacklevel=3,
         )

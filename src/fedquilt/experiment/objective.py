@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedquilt.round.federation import Federation
 
 Own = Callable[..., Any]
-"""A function of outputs and targets that returns one value a prediction; or a Loss or Metric."""
+"""A function of outputs and targets that returns one value per prediction; or a Loss or Metric."""
 
 
 def chosen_loss(chosen: str | Own, home: Path | None = None, where: str = "loss") -> Loss:
@@ -52,7 +52,7 @@ def chosen_metrics(chosen: Sequence[str | Own], home: Path | None = None, where:
         taken = metric.name in registry.metrics and metric != registry.metrics[metric.name]()
         if taken or metric.name == "loss" or metric.name in [before.name for before in metrics[:number]]:
             raise SpecError(
-                f"{where}: there is another '{metric.name}'; name each once, and give yours a name of its own"
+                f"{where}: there is another '{metric.name}'; name each metric once, and give yours another name"
             )
     return metrics
 
@@ -70,7 +70,9 @@ def written(chosen: str | Own) -> str:
 def require_accuracy(options: Options, federation: Federation) -> None:
     """Refuse to stop at an accuracy that is not measured."""
     if options.stop_at is not None and not any(metric.name == "accuracy" for metric in federation.metrics):
-        raise SpecError("stop_at: is an accuracy, which this run does not measure; add it to metrics, or leave it out")
+        raise SpecError(
+            "stop_at: is an accuracy, which this run does not measure; add accuracy to metrics, or remove stop_at"
+        )
 
 
 def _found(chosen: str | Own, known: Registry, home: Path | None, where: str) -> Any:

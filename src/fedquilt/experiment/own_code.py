@@ -37,7 +37,7 @@ _DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
 _INTERNAL = frozenset(vars(nn.Module()))
 """What every module has: its parameters are the model's, and are compared as such."""
 
-_ADVICE = "give it an attribute `version`, a text or a number that you change whenever its result changes"
+_ADVICE = "give it an attribute `version`, a string or a number that you change whenever its result changes"
 
 
 def own_code(*values: object) -> str:
@@ -221,7 +221,7 @@ class _Walk:
         elif not self._forgiving:
             raise RunError(
                 f"what this run starts from holds an object of {_name(type(value))}{self._where}, whose content cannot be "
-                f"written down: whether a resumed run is the same could not be told. {_ADVICE.capitalize()}, or to what "
+                f"recorded, so that a resumed run could not be compared with it. {_ADVICE.capitalize()}, or to what "
                 "holds it, or train without a folder"
             )
 
@@ -297,7 +297,7 @@ def _source(code: FunctionType | type) -> str:
         return textwrap.dedent(inspect.getsource(code.__code__ if isinstance(code, FunctionType) else code))
     except (OSError, TypeError):
         raise RunError(
-            f"the source of {_name(code)} cannot be read, so that whether a resumed run is the same could not be told: "
+            f"the source of {_name(code)} cannot be read, so that a resumed run could not be compared with it: "
             f"put it into a file, or {_ADVICE}, or train without a folder"
         ) from None
 

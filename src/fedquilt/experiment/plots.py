@@ -55,7 +55,7 @@ def draw_run(folder: Path, history: History, federation: Federation) -> None:
 def draw_curves(
     path: Path, histories: Mapping[str, History], target: float | None = None, title: str | None = None
 ) -> None:
-    """Save the test's accuracy, loss and other metrics over rounds: a panel each, one line a run.
+    """Save the test's accuracy, loss and other metrics over rounds: a panel each, one line per run.
 
     A run that has diverged says so, its last point is a cross, and of several runs with the same curve each can be seen.
     """
@@ -138,7 +138,7 @@ def draw_fares(path: Path, runs: Mapping[str, Sequence[float]]) -> None:
             float(values.mean()), color="black", linewidth=1.4, label=f"mean over clients {values.mean():.1f}%"
         )
         axes.axvline(worst, color="tab:red", linewidth=1.4, linestyle="--", label=f"worst tenth {worst:.1f}%")
-        axes.set(xlim=(0, 100), xlabel="accuracy on own test examples (%)", ylabel="clients")
+        axes.set(xlim=(0, 100), xlabel="accuracy in the per-client test (%)", ylabel="clients")
         axes.set_title(name, fontsize=9, parse_math=False)
         axes.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
         plain(axes)
@@ -161,7 +161,7 @@ def _own_curve(axes: Axes, name: str, history: History, beside: Line2D, marker: 
         if record.get("per_client_accuracy")
     ]
     if own:
-        label, color = f"{name}, on clients' own data", beside.get_color()
+        label, color = f"{name}, per-client test", beside.get_color()
         rounds, values = zip(*own, strict=True)
         axes.plot(rounds, values, f":{marker}", label=label, linewidth=1.2, color=color, markerfacecolor="white")
 
@@ -190,9 +190,7 @@ def draw_clients(
     stack_bars(upper, 100 * shares[order], palette)
     lower.bar(places, sizes[order], width=1.0, color="0.45", edgecolor="white", linewidth=0.2)
     upper.set(ylabel="share of classes (%)", ylim=(0, 100), xlim=(-0.5, len(counts) - 0.5), xticks=[])
-    lower.set(
-        ylabel="examples", xlabel=f"{every}, sorted by their largest class", xlim=(-0.5, len(counts) - 0.5), xticks=[]
-    )
+    lower.set(ylabel="examples", xlabel=f"{every}, sorted by largest class", xlim=(-0.5, len(counts) - 0.5), xticks=[])
     if sizes.max() > 30 * sizes.min():
         lower.set_yscale("log")
     if listed:

@@ -49,7 +49,7 @@ def draw_distances(path: Path, skew: Skew) -> None:
     held = skew.emd[skew.sizes > 0]
     axes.hist(held, bins=np.linspace(0, 2, 41).tolist(), color="tab:blue", alpha=0.75, edgecolor="white", linewidth=0.4)
     axes.axvline(
-        skew.mean(skew.emd), color="black", linewidth=1.4, label=f"mean by examples, {skew.mean(skew.emd):.2f}"
+        skew.mean(skew.emd), color="black", linewidth=1.4, label=f"mean weighted by examples, {skew.mean(skew.emd):.2f}"
     )
     axes.axvline(
         skew.emd_by_chance,
@@ -67,9 +67,9 @@ def draw_distances(path: Path, skew: Skew) -> None:
 
 def draw_ranks(path: Path, skew: Skew) -> None:
     """Save classes and examples of every client, the largest first (as Hsu 2020's Figures 2b, 2c, 3 and 10)."""
-    curves = {"examples of a client": skew.sizes}
+    curves = {"examples per client": skew.sizes}
     if skew.has_classes:
-        curves = {"classes of a client": skew.held, **curves}
+        curves = {"classes per client": skew.held, **curves}
     figure, all_axes = new_figure(len(curves), (4.5 * len(curves), 3.2))
     for axes, (name, counts) in zip(all_axes, curves.items(), strict=True):
         rank_curve(axes, counts)

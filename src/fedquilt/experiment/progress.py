@@ -156,7 +156,7 @@ class Lines:
     def begin(self, history: History, last: int) -> None:
         """Say that training begins or goes on."""
         self._pace = Pace(history.last, last)
-        how = f"goes on after round {history.last}" if history.last else "begins"
+        how = f"continues after round {history.last}" if history.last else "begins"
         self._print(f"{self._title}: {how}, {counted(last, 'round')} in all")
 
     def heard(self, clients: int, total: int) -> None:

@@ -61,7 +61,7 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
     (['fed_avg', 'fed_avg_m'], ['curves.png', 'report.md'])
     """
     if target is not None and not 0 < target <= 1:
-        raise SpecError(f"target: must be an accuracy above 0, at most 1, as in 0.97; got {target:g}")
+        raise SpecError(f"target: must be an accuracy above 0 and at most 1, such as 0.97; got {target:g}")
     folders = [RunFolder(path) for path in dict.fromkeys(Path(path) for path in paths)]
     contents = [folder.read() for folder in folders]
     summaries = [summarise(folder, found) for folder, found in zip(folders, contents, strict=True)]
@@ -139,7 +139,7 @@ def _markdown(rows: Sequence[tuple[str, ...]], goal: float, own: bool, damage: S
         [
             *["# Comparison of runs", "", *lines, "", f"Target accuracy: {_percent(goal or None)}.", ""],
             *["![](curves.png)", ""],
-            *(["## Clients on their own test examples", "", "![](own.png)", ""] if own else []),
+            *(["## Per-client test", "", "![](own.png)", ""] if own else []),
             *(["## Damaged files", "", *(f"- {text}" for text in damage), ""] if damage else []),
         ]
     )

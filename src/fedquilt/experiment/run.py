@@ -64,7 +64,7 @@ def run(
     folder = RunFolder(Path(out) if out is not None else _free_folder(checked))
     if folder.spec.exists():
         raise RunError(
-            f"{folder.path}: already holds a run; go on with it by `fedquilt resume {folder.path}`, "
+            f"{folder.path}: already holds a run; continue it with `fedquilt resume {folder.path}`, "
             "or choose another folder"
         )
     with folder.locked():
@@ -104,7 +104,9 @@ def resume(
         put(tables, "run.rounds", rounds)
         spec = check_spec(tables, source=str(folder.spec))
         if rounds < found.round:
-            raise RunError(f"{folder.path}: has {found.round} rounds already; ask for more to make it longer")
+            raise RunError(
+                f"{folder.path}: has {found.round} rounds already; set --rounds to a larger number to continue it"
+            )
     with folder.locked():
         _tell_loading(watcher, spec)
         federation, engine = build(spec)
@@ -141,7 +143,7 @@ def read_spec(folder: RunFolder) -> Spec:
 def spec_of(folder: RunFolder, found: Contents) -> Spec:
     """Check the spec of a run folder that was read."""
     if "python" in found.tables:
-        raise RunError(f"{folder.path}: is a run from Python; call fedquilt.train(…, out=…) again to go on with it")
+        raise RunError(f"{folder.path}: is a run from Python; call fedquilt.train(…, out=…) again to continue it")
     return check_spec(found.tables, source=str(folder.spec))
 
 
@@ -179,4 +181,4 @@ def _free_folder(spec: Spec) -> Path:
         path = Path("runs") / (name if number == 1 else f"{name}-{number}")
         if not path.exists():
             return path
-    raise RunError("runs/: too many runs of that name; give a folder with --out")
+    raise RunError("runs/: too many runs of that name; choose a folder with --out")

@@ -24,7 +24,7 @@ class UncheckedError(DamagedError):
 
     def __init__(self) -> None:
         """Say so."""
-        super().__init__("it carries no check")
+        super().__init__("it has no checksum")
 
 
 def sealed_json(about: dict[str, Any], indent: int | None = None) -> str:
@@ -43,7 +43,7 @@ def unsealed_json(content: bytes, indent: int | None = None) -> dict[str, Any]:
     {'round': 1}
     >>> unsealed_json(sealed_json({"round": 1}).replace("1", "2", 1).encode())
     Traceback (most recent call last):
-    fedquilt.experiment.sealed.DamagedError: its check does not match
+    fedquilt.experiment.sealed.DamagedError: its checksum does not match
     """
     try:
         text = content.decode("utf-8")
@@ -55,7 +55,7 @@ def unsealed_json(content: bytes, indent: int | None = None) -> dict[str, Any]:
     if about.pop(KEY, None) is None:
         raise UncheckedError
     if sealed_json(about, indent) != text:
-        raise DamagedError("its check does not match")
+        raise DamagedError("its checksum does not match")
     return about
 
 
@@ -77,7 +77,7 @@ def unsealed_text(content: bytes) -> str:
     'rounds = 2\\n'
     >>> unsealed_text(b"rounds = 3")
     Traceback (most recent call last):
-    fedquilt.experiment.sealed.UncheckedError: it carries no check
+    fedquilt.experiment.sealed.UncheckedError: it has no checksum
     """
     try:
         text = content.decode("utf-8")
@@ -87,7 +87,7 @@ def unsealed_text(content: bytes) -> str:
     if not mark:
         raise UncheckedError
     if sealed_text(body) != text:
-        raise DamagedError("its check does not match")
+        raise DamagedError("its checksum does not match")
     return body
 
 

@@ -186,7 +186,7 @@ def change(tables: Table, sets: Iterable[str], unsets: Iterable[str] = ()) -> Ta
         for gone, old in put(tables, key, value).items():
             table = key.removesuffix(".name")
             warnings.warn(
-                f"{table}.{gone} is left out: {old} takes it, and {value} does not", UserWarning, stacklevel=2
+                f"{table}.{gone} is left out: {old} has this key, and {value} does not", UserWarning, stacklevel=2
             )
     return tables
 
@@ -200,7 +200,7 @@ def _assignment(text: str) -> tuple[str, Any]:
     key, separator, written = text.partition("=")
     table, dot, name = key.strip().partition(".")
     if not (separator and dot and table and name):
-        raise SpecError(f"--set {visible(text, 80)}: write table.key=value, as in --set method.lr=0.05")
+        raise SpecError(f"--set {visible(text, 80)}: write table.key=value, such as --set method.lr=0.05")
     try:
         return key.strip(), parse(f"value = {written.strip()}")["value"]
     except tomllib.TOMLDecodeError:
@@ -291,7 +291,7 @@ def _require_tables(tables: Mapping[str, Any], source: str) -> None:
             continue
         shown = visible(name)
         if name not in known and not isinstance(table, dict):
-            raise SpecError(f"{source}: {shown}: belongs to no table; write it below one, such as [run] or [method]")
+            raise SpecError(f"{source}: {shown}: is outside any table; write it below one, such as [run] or [method]")
         if name not in known:
             raise SpecError(f"{source}: [{shown}]: unknown table; {nearest(name, known)}")
         if not isinstance(table, dict):
@@ -309,7 +309,7 @@ def _checked_objective(options: Options, where: str, home: Path | None, folder: 
         chosen_loss(options.loss, home, f"{where} loss")
     chosen_metrics(options.metrics or [], home, f"{where} metrics")
     if options.start_skip and options.start is None:
-        raise SpecError(f"{where} start_skip: says what of the file `start` not to take, but there is no `start`")
+        raise SpecError(f"{where} start_skip: lists parts that the file `start` does not fill, but there is no `start`")
     if options.start is None:
         return options
     return replace(options, start=str(Path(_found(options.start, folder)).absolute()))
@@ -337,7 +337,7 @@ def _array(tables: Mapping[str, Any], array: str, source: str) -> Iterator[tuple
         raise SpecError(f"{source}: {array}: must be an array of tables, written as [[{array}]], got {short(found)}")
     if len(found) > MOST_WRAPS:
         raise SpecError(
-            f"{source}: {array}: there are {len(found):,} [[{array}]] tables; at most {MOST_WRAPS} are taken"
+            f"{source}: {array}: there are {len(found):,} [[{array}]] tables; at most {MOST_WRAPS} are allowed"
         )
     for number, table in enumerate(found, start=1):
         yield f"{array} {number}", table
@@ -377,14 +377,14 @@ def _require_known(table_name: str, table: Table, known: Registry, source: str) 
             raise SpecError(joined(about))
     elif known is not registry.simulations and name in registry.simulations:
         raise SpecError(
-            f"{where} name: '{name}' simulates how clients behave, and is no part of a method: write it as [[{SIMULATE}]]"
+            f"{where} name: '{name}' simulates how clients behave, and is not part of a method: write it as [[{SIMULATE}]]"
         )
     elif known is registry.methods and name in registry.wrappers:
         raise SpecError(
             f"{where} name: '{name}' changes a method: write it as [[{WRAP}]], below [method] name = \"fed_avg\""
         )
     elif known is registry.wrappers and name in registry.methods:
-        raise SpecError(f"{where} name: '{name}' is a method: write it in [method]; [[{WRAP}]] is for what changes one")
+        raise SpecError(f"{where} name: '{name}' is a method: write it in [method]; [[{WRAP}]] is for wrappers")
     elif known is registry.simulations and name in registry.wrappers:
         raise SpecError(f"{where} name: '{name}' changes a method: write it as [[{WRAP}]]")
     elif ":" not in name:

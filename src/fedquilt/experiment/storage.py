@@ -32,11 +32,11 @@ def storing(folder: Path) -> Iterator[None]:
 
 
 def _advice(folder: Path, number: int | None) -> str:
-    again = f"go on with `fedquilt resume {shlex.quote(str(folder))}`"
+    again = f"continue with `fedquilt resume {shlex.quote(str(folder))}`"
     if number in GONE and not folder.is_dir():
         return f"The folder is gone: if it was moved, put it back and {again}; if it was deleted, run its spec again"
     todo = "Put that right"
     todo = "Free some space" if number in FULL else "Make it writable" if number in READ_ONLY else todo
     if not (folder / "spec.toml").exists():
         return f"{todo}, then try again"
-    return f"{todo}, then {again}; what was saved before is good"
+    return f"{todo}, then {again}; what was saved before is intact"

@@ -76,7 +76,7 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
         "good_checkpoint": latest is not None if latest is not None or found.unusable else None,
         "digest": None if latest is None else latest.about.get("model"),
         "diverged": diverged if state == "diverged" else None,
-        "error": (found.error or "not known: the file that says it is damaged") if state == "failed" else None,
+        "error": (found.error or "unknown: the file with this value is damaged") if state == "failed" else None,
         "per_client_accuracy": _newest(newest, "per_client_accuracy"),
         "per_client_accuracy_worst_tenth": _newest(newest, "per_client_accuracy_worst_tenth"),
         "per_client_accuracy_quantiles": _newest(newest, "per_client_accuracy_quantiles"),

@@ -182,7 +182,9 @@ def _target(spec: Spec) -> float | None:
     target = spec.free.get("published", {}).get("target")
     if target is None or (isinstance(target, int | float) and 0 < target <= 1):
         return target
-    raise SpecError(f"{spec.source}: [published] target: must be an accuracy above 0, at most 1, got {short(target)}")
+    raise SpecError(
+        f"{spec.source}: [published] target: must be an accuracy above 0 and at most 1, got {short(target)}"
+    )
 
 
 def _values(spec: Spec) -> Iterator[dict[str, Any]]:
@@ -194,12 +196,12 @@ def _values(spec: Spec) -> Iterator[dict[str, Any]]:
             inner = next(iter(values), "key")
             raise SpecError(f'{spec.source}: [sweep] {key}.{inner}: write the key in quotes, "{key}.{inner}"')
         if "." not in key:
-            raise SpecError(f'{spec.source}: [sweep] {key}: write the table too, in quotes, as in "method.{key}"')
+            raise SpecError(f'{spec.source}: [sweep] {key}: write the table too, in quotes, such as "method.{key}"')
         if not isinstance(values, list) or not values:
             raise SpecError(f'{spec.source}: [sweep] "{key}": must be a list of values, got {short(values)}')
     points = math.prod(len(values) for values in axes.values())
     if points > MOST_POINTS:
-        raise SpecError(f"{spec.source}: [sweep]: has {points:,} points; a sweep has at most {MOST_POINTS:,}")
+        raise SpecError(f"{spec.source}: [sweep]: has {points:,} points; at most {MOST_POINTS:,} are allowed")
     for chosen in itertools.product(*axes.values()):
         yield dict(zip(axes, chosen, strict=True))
 

@@ -22,7 +22,7 @@ name = "digits"           # 1,797 digits of 8x8 pixels that come with scikit-lea
 [partition]
 name = "dirichlet"        # who holds what: each client's classes are drawn from a Dirichlet distribution
 clients = 50
-alpha = 0.5               # small: few classes a client; large: all clients alike
+alpha = 0.5               # small: few classes per client; large: all clients alike
 seed = 1                  # of the population, apart from the training's
 
 [model]
@@ -33,7 +33,7 @@ name = "fed_avg_m"        # federated averaging with server momentum
 lr = 0.1                  # the clients' learning rate
 fraction = 0.2            # C: share of the clients in a round
 epochs = 1                # E: passes over a client's data
-batch = 10                # B: examples a step; inf takes all at once
+batch = 10                # B: examples per step; inf uses all at once
 server_momentum = 0.9
 # lr = {{ initial = 0.1, factor = 0.99 }}   # a value that changes over rounds
 

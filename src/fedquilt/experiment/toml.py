@@ -25,7 +25,7 @@ def parse(text: str) -> Table:
 
     >>> parse("lr = 1e400")
     Traceback (most recent call last):
-    tomllib.TOMLDecodeError: 1e400 is too large a number
+    tomllib.TOMLDecodeError: 1e400 is too large
     """
     try:
         return tomllib.loads(text, parse_float=_float)
@@ -34,13 +34,13 @@ def parse(text: str) -> Table:
     except RecursionError:
         raise tomllib.TOMLDecodeError("lists or tables are nested too deeply") from None
     except ValueError:  # Python refuses to read whole numbers of thousands of digits
-        raise tomllib.TOMLDecodeError("a whole number has thousands of digits") from None
+        raise tomllib.TOMLDecodeError("an integer has thousands of digits") from None
 
 
 def _float(text: str) -> float:
     value = float(text)
     if math.isinf(value) and "inf" not in text:
-        raise tomllib.TOMLDecodeError(f"{visible(text, 40)} is too large a number")
+        raise tomllib.TOMLDecodeError(f"{visible(text, 40)} is too large")
     return value
 
 
@@ -49,7 +49,7 @@ def read_text(path: Path) -> str:
     with path.open("rb") as file:
         content = file.read(LONGEST_FILE + 1)
     if len(content) > LONGEST_FILE:
-        raise SpecError(f"{path}: is longer than {LONGEST_FILE:,} bytes, and no spec is")
+        raise SpecError(f"{path}: is longer than {LONGEST_FILE:,} bytes, the limit for a spec")
     return content.decode("utf-8-sig")
 
 
@@ -58,7 +58,7 @@ def require_plain(tables: Mapping[str, Any], source: str) -> None:
 
     >>> require_plain({"method": {"lr": 10**30}}, "spec")
     Traceback (most recent call last):
-    fedquilt.base.errors.SpecError: spec: [method] lr: whole numbers lie between -2^63 and 2^63
+    fedquilt.base.errors.SpecError: spec: [method] lr: integers must be between -2^63 and 2^63
     """
     for keys, value in _within(tables):
         wrong = _beyond_use(keys, value)
@@ -83,11 +83,11 @@ def _within(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
 def _beyond_use(keys: tuple[Any, ...], value: Any) -> str | None:
     key = keys[-1]
     if len(keys) > DEEPEST:
-        return f"lists or tables are nested more than {DEEPEST} deep"
+        return f"lists or tables are nested more than {DEEPEST} levels deep"
     if isinstance(key, str) and len(key) > LONGEST_KEY:
-        return f"a key has at most {LONGEST_KEY} characters, got {len(key):,}"
+        return f"a key may have at most {LONGEST_KEY} characters, got {len(key):,}"
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return "whole numbers lie between -2^63 and 2^63"
+        return "integers must be between -2^63 and 2^63"
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        return f"a text has at most {LONGEST_TEXT:,} characters, got {len(value):,}"
+        return f"a string may have at most {LONGEST_TEXT:,} characters, got {len(value):,}"
     return None

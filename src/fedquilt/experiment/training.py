@@ -93,8 +93,10 @@ def train(
     """
     options = _options(locals())
     _require("model", model, nn.Module, "a torch.nn.Module")
-    _require("data", data, Data, "a fedquilt.Data; fedquilt.arrays(...) makes one")
-    _require("partition", partition, Partition, "a fedquilt.Partition; fedquilt.Partition.of([[...], ...]) makes one")
+    _require("data", data, Data, "a fedquilt.Data; create one with fedquilt.arrays(...)")
+    _require(
+        "partition", partition, Partition, "a fedquilt.Partition; create one with fedquilt.Partition.of([[...], ...])"
+    )
     _require("method", method, Algorithm, "a method, such as fedquilt.fed_avg()")
     for simulation in simulate:
         _require("simulate", simulation, Simulation, "a list of simulations, such as [fedquilt.dropout(0.1)]")
@@ -146,14 +148,14 @@ def _begin(folder: RunFolder, options: Options, federation: Federation, engine: 
         found = folder.read_aloud()
         before = found.tables.get("python", {})
         if "federation" not in before:
-            raise RunError(f"{folder.path}: holds the run of a spec; go on with it by `fedquilt resume {folder.path}`")
+            raise RunError(f"{folder.path}: holds the run of a spec; continue it with `fedquilt resume {folder.path}`")
         require_same(folder, before, about)
         found.start(folder.path, from_start)  # refused before anything is changed
         if isinstance(engine, Settling) and "compute" in before:
             if engine.where != before.get("where", engine.where):
                 raise RunError(
-                    f"{folder.path}: the run was begun with {before['where']}, and this is {engine.where}: "
-                    "go on with the same device, precision and block, or choose another folder"
+                    f"{folder.path}: the run was started with {before['where']}, but this is {engine.where}: "
+                    "continue with the same device, precision and block, or choose another folder"
                 )
             engine = engine.computing(before["compute"])
     else:

@@ -53,8 +53,8 @@ def fed_dyn(algorithm: Algorithm, alpha: Positive = 0.01) -> Algorithm:
     regularised = claim(replace(exchanging, local=local), NAME, weigh=equally, reduce=WeightedMean, server=server)
     if describe(algorithm.server) != describe(sgd(1.0)):
         raise SpecError(
-            "fed_dyn has a server step of its own, which would take the place of the wrapped method's: apply what changes "
-            "the server's step after fed_dyn"
+            "fed_dyn has its own server step, which would replace the wrapped method's: apply wrappers "
+            "that change the server's step after fed_dyn"
         )
     return regularised
 

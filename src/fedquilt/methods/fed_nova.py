@@ -38,7 +38,7 @@ def fed_nova(algorithm: Algorithm) -> Algorithm:
     'fed_avg'
     """
     if algorithm.local.keep:
-        raise SpecError("fed_nova: needs momentum that starts anew in every round: leave keep_momentum out")
+        raise SpecError("fed_nova: needs momentum that is reset in every round: remove keep_momentum")
     return claim(add_exchange(algorithm, Exchange(NAME, end=_end, uploads=_uploads)), NAME, reduce=NormalisedMean)
 
 

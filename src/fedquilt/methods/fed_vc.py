@@ -24,7 +24,7 @@ def fed_vc(algorithm: Algorithm, size: Size = 256, distinct: bool = False) -> Al
 
     - `size` is N_VC. The batch size B and the share of clients C are those of the wrapped method; B must divide N_VC, and
       the method's epochs must be 1, since S = N_VC / B steps take their place.
-    - Clients are drawn with replacement: the paper runs 100 virtual clients a round on a split of 11. `distinct` forbids
+    - Clients are drawn with replacement: the paper runs 100 virtual clients per round on a split of 11. `distinct` forbids
       that; inclusion is then no longer proportional to a client's size.
 
     >>> from fedquilt import fed_avg_m
@@ -34,7 +34,7 @@ def fed_vc(algorithm: Algorithm, size: Size = 256, distinct: bool = False) -> Al
     sample, select = algorithm.sample, algorithm.select
     if isinstance(sample, Epochs) and isinstance(select, Uniform):
         if not isinstance(sample.count, int) or not isinstance(sample.batch, int | float):
-            raise SpecError("fed_vc: the method's epochs and batch must be numbers that stay the same")
+            raise SpecError("fed_vc: the method's epochs and batch must not change over rounds")
         epochs, batch, fraction = sample.count, sample.batch, select.fraction
     else:
         raise SpecError("fed_vc needs a method that selects clients uniformly and trains by epochs, such as fed_avg")

@@ -62,9 +62,9 @@ def fl_hc(
     0.0
     """
     if linkage == "ward" and distance != "euclidean":
-        raise SpecError(f'fl_hc: linkage "ward" goes with distance "euclidean" only, got "{distance}"')
+        raise SpecError(f'fl_hc: linkage "ward" needs distance "euclidean", got "{distance}"')
     if threshold is not None and clusters is not None:
-        raise SpecError(f"fl_hc: clusters = {clusters} and threshold = {threshold:g}: give one of them")
+        raise SpecError(f"fl_hc: clusters = {clusters} and threshold = {threshold:g}: set only one of them")
     if threshold is None and clusters is None:
         clusters = CLUSTERS
     course = ClusterThenTrain(rounds, clusters, threshold, linkage, distance)

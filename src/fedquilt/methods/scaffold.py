@@ -53,7 +53,7 @@ def scaffold(algorithm: Algorithm) -> Algorithm:
         remembers=True,
     )
     if algorithm.local.keep:
-        raise SpecError("scaffold: needs momentum that starts anew in every round: leave keep_momentum out")
+        raise SpecError("scaffold: needs momentum that is reset in every round: remove keep_momentum")
     exchanging = add_exchange(algorithm, exchange)
     return claim(replace(exchanging, local=chain(add_given(NAME), algorithm.local)), NAME, weigh=equally)
 

@@ -64,7 +64,7 @@ class Signs:
         if threshold > cohort.clients > 0:
             warnings.warn(
                 f"sign_agreement: threshold = {threshold:g} cannot be reached by the {cohort.clients} clients of a round: "
-                "the model stands still in it; take a smaller threshold or more clients",
+                "the model does not change; use a smaller threshold or more clients",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -32,7 +32,7 @@ def char_lstm(
 
     - `vocabulary`: the symbols; those of `data` unless given, and 90 without data. A spec fills in `data`.
     - `peepholes`: gates that see the cell (Gers 2002).
-    - `biases`: vectors of biases a layer; two is the same as one, but for the count and the effective rate.
+    - `biases`: bias vectors per layer; two equal one, except for the number of parameters and the effective rate.
 
     Without peepholes and with two biases it is PyTorch's own LSTM, in less than half the time.
 

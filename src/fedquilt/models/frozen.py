@@ -27,7 +27,7 @@ def train_only(module: nn.Module, trainable: int | Sequence[str]) -> None:
     found = layers(module)
     if isinstance(trainable, int):
         if trainable > len(found):
-            raise SpecError(f"trainable: the last {trainable} layers are asked for, but the model has {len(found)}")
+            raise SpecError(f"trainable: the last {trainable} layers are requested, but the model has {len(found)}")
         chosen = [name for layer in found[-trainable:] for name in layer]
         # A part's own parameters, not those of the layers inside it: these count by themselves.
         wanted = {id(p) for name in chosen for p in module.get_submodule(name).parameters(recurse=False)}
@@ -43,7 +43,7 @@ def train_only(module: nn.Module, trainable: int | Sequence[str]) -> None:
     for parameter in frozen:
         parameter.requires_grad_(False)
     if not any(p.requires_grad for p in module.parameters()):
-        raise SpecError("trainable: leaves nothing to train: what it names is frozen by the model itself")
+        raise SpecError("trainable: leaves nothing to train: the named parts are frozen by the model")
 
 
 def layers(module: nn.Module) -> list[list[str]]:
@@ -75,6 +75,6 @@ def _refuse_statistics(module: nn.Module, wanted: set[int]) -> None:
         keeps = isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats and part.affine
         if keeps and not any(id(p) in wanted for p in part.parameters()):
             raise SpecError(
-                f"trainable: leaves out {name or 'the model'} ({type(part).__name__}), whose running statistics training "
-                "changes all the same; name it too, or take a model with group normalisation"
+                f"trainable: leaves out {name or 'the model'} ({type(part).__name__}), whose running statistics would "
+                "still change in training; name it too, or use a model with group normalisation"
             )

@@ -156,7 +156,7 @@ def mobilenet_v2(
         if left:
             names = ", ".join(sorted(left))
             warnings.warn(
-                f"{path}: left at their initial values, since the file has none that fit: {names}",
+                f"{path}: keep their initial values, because the file has none that fit: {names}",
                 RuntimeWarning,
                 stacklevel=3,
             )

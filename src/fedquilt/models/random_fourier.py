@@ -94,11 +94,11 @@ def random_fourier(
 
 def _median_distance(data: Data | None) -> float:
     if data is None:
-        raise SpecError("sigma: 'median' is measured on a data set; pass it as data=…, or give a number")
+        raise SpecError("sigma: 'median' is measured on a data set; pass the data set as data=…, or set a number")
     rows = generator(0, "median heuristic").permutation(len(data.train))[:1000]
     x = data.inputs(data.train, torch.from_numpy(rows))
     distances = torch.pdist(x.flatten(1).double()).numpy()
     median = float(np.median(distances)) if len(distances) else 0.0
     if not (median > 0 and isfinite(median)):
-        raise SpecError(f"sigma: the median distance of {data.name}'s training examples is {median:g}; give a number")
+        raise SpecError(f"sigma: the median distance of {data.name}'s training examples is {median:g}; set a number")
     return median

@@ -18,13 +18,13 @@ def inputs_of(data: Data | None, given: int | None, published: int) -> int:
     (64, 784, 2)
     >>> inputs_of(digits(), 784, published=784)
     Traceback (most recent call last):
-    fedquilt.base.errors.SpecError: inputs: is 784, but an example of digits has 64 values; leave it out
+    fedquilt.base.errors.SpecError: inputs: is 784, but an example of digits has 64 values; remove this key
     """
     if data is None:
         return published if given is None else given
     found = data.inputs(data.train, range(1)).numel()
     if given not in (None, found):
-        raise SpecError(f"inputs: is {given}, but an example of {data.name} has {found} values; leave it out")
+        raise SpecError(f"inputs: is {given}, but an example of {data.name} has {found} values; remove this key")
     return found
 
 
@@ -39,7 +39,7 @@ def classes_of(data: Data | None, given: int | None, published: int, key: str = 
     (10, 12, 2)
     >>> classes_of(digits(), 9, published=10)
     Traceback (most recent call last):
-    fedquilt.base.errors.SpecError: classes: is 9, but digits has 10 classes; leave it out
+    fedquilt.base.errors.SpecError: classes: is 9, but digits has 10 classes; remove this key
     """
     if data is None:
         return published if given is None else given
@@ -47,5 +47,5 @@ def classes_of(data: Data | None, given: int | None, published: int, key: str = 
     found = data.classes or (y.shape[1] if y.dim() > 1 else 1)
     if given is not None and (given < found or (given > found and not data.classes)):
         what = "classes" if data.classes else "number(s) as an example's target"
-        raise SpecError(f"{key}: is {given}, but {data.name} has {found} {what}; leave it out")
+        raise SpecError(f"{key}: is {given}, but {data.name} has {found} {what}; remove this key")
     return found if given is None else given

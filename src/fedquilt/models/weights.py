@@ -82,10 +82,10 @@ def _opened(path: Path) -> Iterator[Any]:
         with safetensors.safe_open(path, framework="pt") as file:
             yield file
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file of weights") from None
+        raise DataError(f"{path}: no such weights file") from None
     except (OSError, safetensors.SafetensorError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path}: cannot be read as safetensors: {error}. A .pt or .pth file is converted by "
+            f"{path}: cannot be read as safetensors: {error}. Convert a .pt or .pth file with "
             "safetensors.torch.save_file(module.state_dict(), ...)"
         ) from None
 
@@ -95,15 +95,14 @@ def _problems(own: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> list
     if statistics:
         return [
             f"it holds statistics of batch normalisation ({_listed(statistics)}), which this model does not have: the "
-            "other weights were trained with them and are worth little without; take weights of a model with the same "
-            "normalisation"
+            "other weights depend on them; use weights of a model with the same normalisation"
         ]
     tied = {id(own[name]) for name in stored if name in own}
     missing = [name for name, tensor in own.items() if id(tensor) not in tied and not within(name, skip)]
     over = [name for name in stored if name not in own]
     shapes = {name: tuple(part.get_shape()) for name, part in stored.items() if name in own}
     wrong = [
-        f"{name} is {shape}, where the model has {tuple(own[name].shape)}"
+        f"{name} is {shape}, but the model has {tuple(own[name].shape)}"
         for name, shape in shapes.items()
         if shape != tuple(own[name].shape)
     ]

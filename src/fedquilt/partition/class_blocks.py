@@ -42,7 +42,7 @@ def class_blocks(
     block, blocks = kind // classes, -(-len(kinds) // classes)
     if clients < blocks:
         raise SpecError(
-            f"clients: {len(kinds)} classes make {blocks} blocks of {classes}, too many for {clients} clients; take "
+            f"clients: {len(kinds)} classes make {blocks} blocks of {classes}, too many for {clients} clients; use "
             f"{blocks} clients or more, or classes = {-(-len(kinds) // clients)}"
         )
     indices, sizes = [], []
@@ -50,8 +50,8 @@ def class_blocks(
         rows = np.flatnonzero(block == number)
         if sharing > len(rows):
             raise SpecError(
-                f"clients: {sharing} clients cannot share the {len(rows)} examples of a block of classes; take fewer "
-                "clients, or more classes a client"
+                f"clients: {sharing} clients cannot share the {len(rows)} examples of a block of classes; use fewer "
+                "clients, or more classes per client"
             )
         dealt = deal_by_class(labels[rows], sharing, generator(seed, "partition class blocks", number))
         indices.append(rows[dealt])

@@ -42,7 +42,7 @@ from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
 
 Concentration = Annotated[float, Field(ge=0)]
-"""0 is one class a client, `inf` the prior itself."""
+"""0 gives one class per client, `inf` the prior itself."""
 
 _BLOCK = 256
 
@@ -91,7 +91,7 @@ def _sizes(labels: npt.NDArray[np.integer], clients: int, examples: int | None) 
     if clients * examples > len(labels):
         raise SpecError(
             f"examples: {clients} clients × {examples} examples = {clients * examples}, but there are {len(labels)}; "
-            f"at most {len(labels) // clients} a client"
+            f"at most {len(labels) // clients} per client"
         )
     return np.full(clients, examples, dtype=np.int64)
 

@@ -53,7 +53,7 @@ def dirichlet_per_class(
     if clients * least > len(labels):
         raise SpecError(
             f"least: {clients} clients × {least} = {clients * least}, but there are {len(labels)} examples; at most "
-            f"{len(labels) // clients} a client"
+            f"{len(labels) // clients} per client"
         )
     _, kind, available = np.unique(labels, return_inverse=True, return_counts=True)
     rng = generator(seed, "partition dirichlet per class")
@@ -69,7 +69,7 @@ def dirichlet_per_class(
             return with_own_tests(held, labels, data, seed) if own_test else held
     raise SpecError(
         f"least: in {REDRAWS} draws some client always held fewer than {least} examples (at best the smallest held "
-        f"{most}); take a larger alpha, fewer clients, or a smaller least (0 allows clients without examples)"
+        f"{most}); use a larger alpha, fewer clients, or a smaller least (0 allows clients without examples)"
     )
 
 

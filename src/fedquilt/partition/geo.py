@@ -52,13 +52,13 @@ def geo(
     [[1], [0, 2], [3]]
     """
     if data.train.places is None:
-        raise SpecError(f"needs to know where examples come from, but the data set {data.name} has no places")
+        raise SpecError(f"needs coordinates, but the data set {data.name} has none")
     least = least_share * most
     cells = adaptive_cells(data.train.places, most, deepest)
     owner = numbered_cells(cells, least)
     kept = np.unique(cells[owner >= 0])
     if not len(kept):
-        raise SpecError(f"least_share: no cell has {least_share:g} × {most} examples; take a smaller least_share")
+        raise SpecError(f"least_share: no cell has {least_share:g} × {most} examples; use a smaller least_share")
     held = _by_owner(owner, len(kept))
     if own_test and data.test.places is not None:
         return replace(held, test=_by_owner(cell_around(data.test.places, kept), len(kept)))

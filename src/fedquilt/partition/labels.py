@@ -18,7 +18,7 @@ def _labels(value: object) -> npt.NDArray[np.integer[Any]]:
         value = value.numpy()
     if isinstance(value, np.ndarray) and value.ndim >= 1 and value.dtype.kind in "iuf":
         return value
-    raise PydanticCustomError("plain", "must be a NumPy array of numbers, one row an example")
+    raise PydanticCustomError("plain", "must be a NumPy array of numbers, with one row per example")
 
 
 Labels = Annotated[npt.NDArray[np.integer[Any]], PlainValidator(_labels)]
@@ -30,14 +30,14 @@ def require_classes(labels: npt.NDArray[np.integer[Any]]) -> None:
 
     >>> require_classes(np.zeros((3, 80), dtype=np.int64))
     Traceback (most recent call last):
-    fedquilt.base.errors.SpecError: needs one class an example, but the labels of this data set have the shape (3, 80)
+    fedquilt.base.errors.SpecError: needs one class per example, but the labels of this data set have the shape (3, 80)
     """
     if not np.issubdtype(labels.dtype, np.integer):
-        raise SpecError("needs one class an example, but the targets of this data set are numbers")
+        raise SpecError("needs one class per example, but this data set has numerical targets")
     if labels.ndim != 1:
-        raise SpecError(f"needs one class an example, but the labels of this data set have the shape {labels.shape}")
+        raise SpecError(f"needs one class per example, but the labels of this data set have the shape {labels.shape}")
     if not len(labels):
-        raise SpecError("needs one class an example, but there are no examples")
+        raise SpecError("needs one class per example, but there are no examples")
 
 
 def require_one_each(labels: npt.NDArray[np.integer[Any]], clients: int) -> None:

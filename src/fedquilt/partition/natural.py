@@ -34,14 +34,15 @@ def natural(data: Data, least: Count = 1, own_test: bool = True) -> Partition:
     """
     if data.train.ids is None:
         raise SpecError(
-            f"natural: the data set {data.name} does not say whose its examples are; take another partition, such as iid"
+            f"natural: the data set {data.name} does not say which client holds which example; use another partition, "
+            "such as iid"
         )
     if not len(data.train):
         raise SpecError(f"natural: the data set {data.name} has no examples to train on")
     ids, sizes = np.unique(data.train.ids, return_counts=True)
     ids = ids[sizes >= least]
     if not len(ids):
-        raise SpecError(f"least: nobody holds {least} examples; the largest client holds {int(sizes.max())}")
+        raise SpecError(f"least: no client holds {least} examples; the largest client holds {int(sizes.max())}")
     held = _by_id(data.train.ids, ids)
     if own_test and data.test.ids is not None and np.isin(data.test.ids, ids).any():
         held = replace(held, test=_by_id(data.test.ids, ids))

@@ -29,7 +29,7 @@ Labels = npt.NDArray[np.integer[Any]]
 def with_own_tests(held: Partition, labels: Labels, data: Data | None, seed: int, by_class: bool = True) -> Partition:
     """Return the partition with the test set of `data` dealt out too; without `by_class`, by the clients' sizes alone."""
     if data is None:
-        raise SpecError("own_test: deals out the test set; from Python, pass data as well, as in iid(…, data=data)")
+        raise SpecError("own_test: divides the test set, so pass the data set too, as in iid(…, data=data)")
     if by_class:
         return replace(held, test=deal_tests(held, labels, data.test.y.numpy(), seed))
     train, test = (np.zeros(len(rows), dtype=np.int64) for rows in (labels, data.test))

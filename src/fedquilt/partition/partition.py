@@ -45,13 +45,13 @@ class Partition:
 
     @classmethod
     def of(cls, clients: Sequence[Sequence[int] | Indices]) -> Partition:
-        """Make a partition from one list of positions a client."""
+        """Make a partition from one list of indices per client."""
         if not len(clients):
             raise SpecError("a partition needs at least one client")
         arrays = [np.asarray(client) for client in clients]
         for k, held in enumerate(arrays):
             if len(held) and not (np.issubdtype(held.dtype, np.integer) and int(held.min()) >= 0):
-                raise SpecError(f"client {k}: positions in the training set are whole numbers from 0, got {held!r}")
+                raise SpecError(f"client {k}: indices into the training set must be integers from 0, got {held!r}")
         indices = np.concatenate([held.astype(np.int64) for held in arrays])
         return cls.by_sizes(indices, np.asarray([len(held) for held in arrays], dtype=np.int64))
 
@@ -123,7 +123,7 @@ class Partition:
         return Cells(client, label + least, counts)
 
     def class_counts(self, labels: npt.NDArray[np.integer], classes: int) -> npt.NDArray[np.int64]:
-        """Count each client's examples by class: one row a client.
+        """Count each client's examples by class: one row per client.
 
         >>> Partition.of([[0, 1], [2]]).class_counts(np.array([1, 1, 0]), classes=2).tolist()
         [[0, 2], [1, 0]]

@@ -28,7 +28,7 @@ class ClassesHeld:
 
     @cached_property
     def counts(self) -> npt.NDArray[np.int64]:
-        """The number of examples of every class, one row a client."""
+        """The number of examples of every class, one row per client."""
         self._require_classes()
         return self.partition.class_counts(self.labels, self.classes)
 
@@ -49,7 +49,7 @@ class ClassesHeld:
     def _require_classes(self) -> None:
         if self.labels.ndim != 1 or not self.classes:
             these = "sequences" if self.classes else "numbers"
-            raise FedquiltError(f"counting a client's classes needs one label an example; these are {these}")
+            raise FedquiltError(f"counting a client's classes needs one label per example, but these are {these}")
 
 
 @dataclass(frozen=True, eq=False)

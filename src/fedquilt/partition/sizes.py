@@ -30,7 +30,7 @@ def sizes_by(shares: npt.NDArray[np.float64], total: int, least: int) -> Indices
     if free < 0:
         raise SpecError(
             f"least: {len(shares)} clients × {least} = {least * len(shares)}, but there are {total} examples; "
-            f"at most {total // len(shares)} a client"
+            f"at most {total // len(shares)} per client"
         )
     quota = shares * free
     sizes = np.floor(quota).astype(np.int64)

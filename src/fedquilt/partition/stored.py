@@ -52,7 +52,7 @@ def stored(path: Path, labels: Labels, data: Data | None = None) -> Partition:
     path = own(path, WRITES)
     arrays, about = _read(path)
     if about.get("labels") != labels_digest(labels):
-        raise DataError(f"{path}: was made for another data set: its labels differ from those of the one at hand")
+        raise DataError(f"{path}: was made for another data set: its labels differ from those of this data set")
     test = None
     if "test_indices" in arrays:
         rows = about.get("test_rows")
@@ -61,7 +61,7 @@ def stored(path: Path, labels: Labels, data: Data | None = None) -> Partition:
         test = _partition(path, arrays, about, "test_", rows if isinstance(rows, int) else 0)
     held = _partition(path, arrays, about, "", len(labels), test)
     if test is not None and len(test) != len(held):
-        raise DataError(f"{path}: is damaged: it has {len(held)} clients, but own tests for {len(test)}")
+        raise DataError(f"{path}: is damaged: it has {len(held)} clients, but per-client tests for {len(test)}")
     return held
 
 
@@ -117,13 +117,13 @@ def _partition(
     indices, offsets, std = (arrays.get(f"{part}{name}") for name in ("indices", "offsets", "noise"))
     for name, values in (("indices", indices), ("offsets", offsets)):
         if values is None or values.ndim != 1 or values.dtype not in (np.dtype("<i4"), np.dtype("<i8")):
-            raise DataError(f"{path}: is damaged: {part}{name} must be a row of whole numbers")
+            raise DataError(f"{path}: is damaged: {part}{name} must be a one-dimensional array of integers")
     assert indices is not None
     assert offsets is not None
     wide: Indices = np.asarray(offsets, dtype=np.int64)
     sizes = wide[1:] - wide[:-1]
     if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(indices) or (sizes < 0).any():
-        raise DataError(f"{path}: is damaged: {part}offsets must rise from 0 to {len(indices)}")
+        raise DataError(f"{path}: is damaged: {part}offsets must increase from 0 to {len(indices)}")
     if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= rows):
         raise DataError(f"{path}: is damaged: {part}indices must be between 0 and {rows - 1}")
     held = Partition.by_sizes(indices, sizes)
@@ -144,23 +144,25 @@ def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
             arrays: Arrays = {}
             require_memory(str(path), 2 * path.stat().st_size)
             if {member.filename for member in archive.infolist()} - NAMES or len(archive.infolist()) > len(NAMES):
-                raise DataError(f"{path}: is no partition: it holds other things")
+                raise DataError(f"{path}: is not a partition: it holds other arrays")
             for member in archive.infolist():
                 if member.compress_type != zipfile.ZIP_STORED or member.file_size > path.stat().st_size:
-                    raise DataError(f"{path}: {member.filename} is packed; a partition is stored as it is")
+                    raise DataError(
+                        f"{path}: {member.filename} is compressed; the arrays of a partition are stored without compression"
+                    )
                 with archive.open(member) as file:
                     arrays[member.filename.removesuffix(".npy")] = _array(path, file, member)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise DataError(f"{path}: is no partition, or damaged: {error}") from None
+        raise DataError(f"{path}: is not a partition, or is damaged: {error}") from None
     text = arrays.pop("about", None)
     try:
         about = json.loads(text.tobytes()) if text is not None and text.dtype == np.uint8 else None
     except ValueError:
         about = None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise DataError(f"{path}: is no partition: it does not describe itself as '{FORMAT}'")
+        raise DataError(f"{path}: is not a partition: it is not marked as '{FORMAT}'")
     return arrays, about
 
 
@@ -171,5 +173,5 @@ def _array(path: Path, file: IO[bytes], member: zipfile.ZipInfo) -> npt.NDArray[
         raise DataError(f"{path}: {member.filename} has the unknown version {version}")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
     if dtype.hasobject or fortran or math.prod(shape) * dtype.itemsize != member.file_size - file.tell():
-        raise DataError(f"{path}: is damaged: {member.filename} is not the array that it says it is")
+        raise DataError(f"{path}: is damaged: {member.filename} does not match its header")
     return np.frombuffer(file.read(), dtype=dtype).reshape(shape)

@@ -79,14 +79,14 @@ def combined(simulations: Iterable[Simulation]) -> Simulation:
     (1, 2)
     >>> combined([dropout(probability=0.1), dropout(probability=0.2)])
     Traceback (most recent call last):
-    fedquilt.base.errors.SpecError: dropout is applied twice, with different values: take one of them
+    fedquilt.base.errors.SpecError: dropout is applied twice, with different values: use one of them
     """
     parts: dict[str, Simulation] = {}
     found = list(simulations)
     for simulation in found:
         before = parts.setdefault(simulation.name, simulation)
         if not simulation.corruption and describe(before) != describe(simulation):
-            raise SpecError(f"{simulation.name} is applied twice, with different values: take one of them")
+            raise SpecError(f"{simulation.name} is applied twice, with different values: use one of them")
     once = [simulation for simulation in parts.values() if not simulation.corruption]
     return Simulation(
         available=_one(once, "available", "who can be asked"),
@@ -107,5 +107,5 @@ def _one(simulations: list[Simulation], part: str, words: str) -> Any:
     setting = [simulation for simulation in simulations if getattr(simulation, part) is not None]
     if len(setting) > 1:
         names = " and ".join(simulation.name for simulation in setting)
-        raise SpecError(f"{names} both set `{part}` ({words}): take one of them")
+        raise SpecError(f"{names} both set `{part}` ({words}): use one of them")
     return getattr(setting[0], part) if setting else None

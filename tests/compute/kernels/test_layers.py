@@ -66,7 +66,7 @@ class Both(nn.Module):
 
 
 @pytest.mark.skipif(build.trouble("lstm", "max_pool") is not None, reason="no kernels here")
-@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method changes course:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method has no effect:RuntimeWarning")
 @pytest.mark.parametrize("name", [*registry.methods, *registry.wrappers])
 def test_every_method_agrees_with_the_reference(name):
     """After two rounds, or one where ranks decide."""
@@ -102,4 +102,4 @@ def test_a_damaged_library_is_made_again_and_a_folder_of_others_refused(tmp_path
     made.write_bytes(made.read_bytes()[:100])
     assert go() == "None"
     made.parent.chmod(0o777)
-    assert "others may write there" in go()
+    assert "other users can write to this folder" in go()

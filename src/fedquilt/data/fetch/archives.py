@@ -32,12 +32,12 @@ def take_members(archive: Path, wanted: Collection[str], limit: int, folder: Pat
             for number, member in enumerate(tar, start=1):
                 seen += member.size
                 if number > MEMBERS or seen > UNPACKED:
-                    raise DataError(f"{archive.name}: too many members, or too large ones")
+                    raise DataError(f"{archive.name}: has too many members, or members that are too large")
                 name = PurePosixPath(member.name).name
                 if name not in wanted or not member.isreg():
                     continue
                 if member.size > limit:
-                    raise DataError(f"{archive.name}: {name} has {member.size:,} bytes, expected {limit:,} at most")
+                    raise DataError(f"{archive.name}: {name} has {member.size:,} bytes, expected at most {limit:,}")
                 taken = tar.extractfile(member)
                 assert taken is not None
                 with (folder / name).open("wb") as file:
@@ -63,7 +63,7 @@ def data_of_deb(package: Path, limit: int) -> Path:
             size = int(digits)
             if header.startswith(b"data.tar"):
                 if size > limit:
-                    raise DataError(f"{package.name}: holds {size:,} bytes, expected {limit:,} at most")
+                    raise DataError(f"{package.name}: holds {size:,} bytes, expected at most {limit:,}")
                 content = file.read(size)
                 if len(content) != size:
                     raise DataError(f"{package.name}: damaged: it ends early")

@@ -10,7 +10,7 @@ from fedquilt.base.errors import DataError
 from fedquilt.data.fetch.tell import Tell, tell_nobody
 from fedquilt.data.formats.packed import parts_unpacked
 
-ADVICE = "fetch it again, or use it as it is with `check = false`"
+ADVICE = "download it again, or use it anyway with `check = false`"
 _KINDS = {32: "md5", 64: "sha256"}
 _NAMES = {"md5": "MD5", "sha256": "SHA-256"}
 """Which digest it is, by its number of hexadecimal digits; and how it is written."""
@@ -23,8 +23,8 @@ def require_digest(path: Path, content: bytes | bytearray | memoryview, wanted: 
     >>> require_digest(Path("a.bin"), b"abc", "900150983cd24fb0d6963f7d28e17f72")
     >>> require_digest(Path("a.bin"), b"abd", "900150983cd24fb0d6963f7d28e17f72")
     Traceback (most recent call last):
-    fedquilt.base.errors.DataError: a.bin: the content is not the published one: MD5 4911..., expected 9001...; fetch it
-    again, or use it as it is with `check = false`
+    fedquilt.base.errors.DataError: a.bin: the content differs from the published file: MD5 4911..., expected 9001...;
+    download it again, or use it anyway with `check = false`
     """
     if wanted is None:
         return
@@ -50,4 +50,5 @@ def _digest(wanted: str) -> Any:
 
 
 def _different(path: Path, found: Any, wanted: str) -> str:
-    return f"{path}: the content is not the published one: {_NAMES[found.name]} {found.hexdigest()}, expected {wanted}"
+    digest = f"{_NAMES[found.name]} {found.hexdigest()}"
+    return f"{path}: the content differs from the published file: {digest}, expected {wanted}"

@@ -24,7 +24,7 @@ def download(address: str, path: Path, limit: int, tell: Tell) -> None:
     if path.exists():
         return
     if not address.startswith(("http://", "https://")):
-        raise DataError(f"{address}: not an address of the web")
+        raise DataError(f"{address}: not a web address; it must begin with http:// or https://")
     part = path.with_name(path.name + ".part")
     done = part.stat().st_size if part.exists() else 0
     try:
@@ -38,8 +38,8 @@ def download(address: str, path: Path, limit: int, tell: Tell) -> None:
     except (http.client.HTTPException, OSError) as error:
         reason = error.reason if isinstance(error, URLError) else error
         there = part.stat().st_size if part.exists() else 0
-        kept = f"; {there:,} bytes are kept, and the next attempt goes on from there" if there else ""
-        raise DataError(f"cannot be fetched: {reason}{kept}") from None
+        kept = f"; {there:,} bytes are kept, and the next attempt continues from there" if there else ""
+        raise DataError(f"cannot be downloaded: {reason}{kept}") from None
     part.replace(path)
 
 
@@ -53,12 +53,14 @@ def _receive(address: str, part: Path, done: int, limit: int, tell: Tell) -> Non
         length = answer.headers.get("Content-Length")
         total = done + int(length) if length and length.isdigit() else None
         if total is not None and total > limit:
-            raise DataError(f"the server announces {total:,} bytes; the published file has {limit:,} at most")
+            raise DataError(f"the server announces {total:,} bytes, but the published file has at most {limit:,}")
         with part.open("ab" if done else "wb") as file:
             while chunk := answer.read(_CHUNK):
                 done += len(chunk)
                 if done > limit:
-                    raise DataError(f"the server sends more than {limit:,} bytes, which the published file has at most")
+                    raise DataError(
+                        f"the server sends more than {limit:,} bytes, the largest size of the published file"
+                    )
                 file.write(chunk)
                 tell(part.stem, done, total)
     if total is not None and done < total:

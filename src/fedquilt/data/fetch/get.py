@@ -38,7 +38,7 @@ def fetch(published: Published, tell: Tell, say: Callable[[str], None]) -> list[
     for file in published.files:
         there = published.found(file)
         if there is not None:
-            _check(file, there, "delete it, and fetch it again")
+            _check(file, there, "delete it, and download it again")
     if not published.missing():
         return []
     home = _writable(published)
@@ -66,9 +66,9 @@ def by_hand(published: Published, home: Path, failures: Sequence[str]) -> str:
     """Say which files to put where, and what was tried."""
     missing = [str(home / published.folders[0] / file.name) for file in published.missing()]
     endings = [ending for ending in published.endings if ending]
-    packed = f" (or with {' or '.join(endings)} added, packed)" if endings else ""
-    lines = [f"{published.name}: no source could be reached or had all files:", *(f"  {text}" for text in failures)]
-    lines += [f"Fetch them on another machine, and put them here{packed}:", *(f"  {path}" for path in missing)]
+    packed = f" (or with {' or '.join(endings)} added, compressed)" if endings else ""
+    lines = [f"{published.name}: no source was reachable and had all files:", *(f"  {text}" for text in failures)]
+    lines += [f"Download them on another machine, and put them here{packed}:", *(f"  {path}" for path in missing)]
     return "\n".join(lines)
 
 
@@ -86,7 +86,7 @@ def _writable(published: Published) -> Path:
             return home
     raise DataError(
         f"the data folder cannot be written to ({'; '.join(reasons)}); "
-        "set FEDQUILT_DATA to a folder that can, or put the files there by hand"
+        "set FEDQUILT_DATA to a writable folder, or put the files there by hand"
     )
 
 
@@ -147,7 +147,7 @@ def _check_archive(source: Source, archive: Path) -> None:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if size > source.size or source.digest not in (None, found):
         archive.unlink()
-        raise DataError(f"{archive.name}: not the published one: {size:,} bytes, SHA-256 {found}")
+        raise DataError(f"{archive.name}: not the published file: {size:,} bytes, SHA-256 {found}")
 
 
 def _place(path: Path, wanted: Sequence[File], published: Published, home: Path) -> Path:

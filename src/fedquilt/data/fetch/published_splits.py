@@ -64,7 +64,7 @@ class Published:
         columns = read_columns(train, ["image_id", "class", client])
         held = np.array([row for row, name in enumerate(columns[client]) if name != NOBODY], dtype=np.int64)
         if not len(held):
-            raise DataError(f"{train}: nobody has an image in column {client!r}")
+            raise DataError(f"{train}: no image has a client in column {client!r}")
         tested = read_columns(test, ["image_id", "class"])
         labels = torch.from_numpy(_labels(train, columns, classes)[held])
         ids, _ = numbered([columns[client][row] for row in held])
@@ -95,7 +95,9 @@ class Published:
             if published not in (None, here)
         ]
         if different:
-            warnings.warn(f"{name} is not as published: {', '.join(different)}", RuntimeWarning, stacklevel=4)
+            warnings.warn(
+                f"{name} differs from what was published: {', '.join(different)}", RuntimeWarning, stacklevel=4
+            )
 
 
 def _labels(path: Path, columns: Columns, classes: int) -> npt.NDArray[np.int64]:

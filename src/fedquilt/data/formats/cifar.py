@@ -51,9 +51,9 @@ def _read(path: Path, about: File | None, labels: tuple[int, ...]) -> np.ndarray
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0 or size % record:
-            raise DataError(f"{path}: damaged: {size} bytes are not a whole number of records of {record}")
+            raise DataError(f"{path}: damaged: {size} bytes are not a multiple of the record size, {record}")
         if about is not None and size > about.size:
-            raise DataError(f"{path}: damaged: {size:,} bytes, where the published file has {about.size:,}")
+            raise DataError(f"{path}: damaged: {size:,} bytes, but the published file has {about.size:,}")
         require_memory(str(path), size)
         records = np.fromfile(file, dtype=np.uint8).reshape(-1, record)
     require_digest(path, records.data, None if about is None else about.digest)

@@ -25,9 +25,9 @@ def class_folders(folder: Path) -> tuple[list[str], list[str]]:
     for kind in sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith(".")):
         images = sorted(file.name for file in kind.iterdir() if file.suffix.lower() in ENDINGS)
         if not images:
-            raise DataError(f"{kind}: has no images; without a `table`, every folder in {folder} is a class")
+            raise DataError(f"{kind}: has no images; without a `table`, every subfolder of {folder} is a class")
         paths += [f"{kind.name}/{name}" for name in images]
         labels += [kind.name] * len(images)
     if not paths:
-        raise DataError(f"{folder}: has no folders of images; name a `table`, or make a folder for every class")
+        raise DataError(f"{folder}: has no folders of images; set `table`, or make one subfolder per class")
     return paths, labels

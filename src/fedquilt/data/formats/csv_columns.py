@@ -53,7 +53,7 @@ def whole_numbers(path: Path, column: str, values: Sequence[str]) -> npt.NDArray
         numbers = np.array([int(value) for value in values], dtype=np.int64)
     except (ValueError, OverflowError):
         wrong = next((value for value in values if not value.strip().isdecimal()), values[0])
-        raise DataError(f"{path}: column {column!r} must have whole numbers from 0, got {wrong!r}") from None
+        raise DataError(f"{path}: column {column!r} must hold integers from 0, got {wrong!r}") from None
     if numbers.min() < 0:
-        raise DataError(f"{path}: column {column!r} must have whole numbers from 0, got {int(numbers.min())}")
+        raise DataError(f"{path}: column {column!r} must hold integers from 0, got {int(numbers.min())}")
     return numbers

@@ -15,7 +15,7 @@ Lines = Iterator[tuple[int, list[str]]]
 """Values with the number of the line that they end on; empty lines are passed over."""
 
 
-NO_NAMES = "is empty, or its first line is; there it must name its columns"
+NO_NAMES = "is empty, or its first line is; the first line must name the columns"
 NO_ROWS = "has no rows below its first line"
 
 
@@ -38,7 +38,7 @@ def csv_file(path: Path, delimiter: str = ",", strict: bool = False) -> Iterator
             raise DataError(f"{path}: {NO_NAMES}")
         yield header, _lines(path, reader)
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: is no CSV file in UTF-8, or cannot be read: {error}") from None
+        raise DataError(f"{path}: is not a CSV file in UTF-8, or cannot be read: {error}") from None
 
 
 def _lines(path: Path, reader: Any) -> Lines:

@@ -95,14 +95,14 @@ def _inside(place: str, group: Any, name: str) -> Any:
     import h5py
 
     if group.id.links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD:
-        raise DataError(f"{place} is a link; only what a file holds itself is read")
+        raise DataError(f"{place} is a link; only data in the file itself are read")
     return group[name]
 
 
 def _require_written(place: str, column: Any) -> None:
     """Refuse an array that is in other files, or that claims more than was ever written of it."""
     if column.external or column.is_virtual:
-        raise DataError(f"{place} is kept in another file; only what a file holds itself is read")
+        raise DataError(f"{place} is stored in another file; only data in the file itself are read")
     claimed, there = column.size * column.dtype.itemsize, column.id.get_storage_size()
     if claimed > there * _LARGEST_RATIO:
         raise DataError(

@@ -29,7 +29,7 @@ def open_file(path: Path) -> BinaryIO:
 
     >>> open_file(Path("/dev/null"))
     Traceback (most recent call last):
-    fedquilt.base.errors.DataError: /dev/null: is a device, where a file is needed
+    fedquilt.base.errors.DataError: /dev/null: is a device, but must be a regular file
     """
     require_regular(path)
     handle = os.open(path, _FLAGS)
@@ -56,5 +56,5 @@ def require_regular(path: Path) -> int:
 def _require_regular(path: Path, about: os.stat_result) -> int:
     if not stat.S_ISREG(about.st_mode):
         kind = _KINDS.get(stat.S_IFMT(about.st_mode), "no file")
-        raise DataError(f"{path}: is {kind}, where a file is needed")
+        raise DataError(f"{path}: is {kind}, but must be a regular file")
     return about.st_size

@@ -35,9 +35,11 @@ def read_idx(path: Path, dimensions: int, digest: str | None = None, most: int |
         shape = _shape(path, header, dimensions)
         size = math.prod(shape)
         if size > path.stat().st_size * _LARGEST_RATIO:
-            raise DataError(f"{path}: damaged: the header promises {size} bytes, more than the file can hold")
+            raise DataError(f"{path}: damaged: the header declares {size} bytes, more than the file can hold")
         if most is not None and len(header) + size > most:
-            raise DataError(f"{path}: damaged: the header promises {size} bytes, the published file has {most} at most")
+            raise DataError(
+                f"{path}: damaged: the header declares {size} bytes, but the published file has at most {most}"
+            )
         require_memory(f"{path}: {size:,} bytes of data", size)
         content = bytearray(len(header) + size)  # in one piece: a sum would be a copy
         content[: len(header)] = header
@@ -45,7 +47,7 @@ def read_idx(path: Path, dimensions: int, digest: str | None = None, most: int |
         more = found == size and bool(file.read(1))
     if found != size or more:
         words = "more" if more else f"{found}"
-        raise DataError(f"{path}: damaged: the header promises {size} bytes of data, the file has {words}")
+        raise DataError(f"{path}: damaged: the header declares {size} bytes of data, but the file has {words}")
     require_digest(path, content, digest)
     return np.frombuffer(content, dtype=np.uint8, offset=len(header)).reshape(shape)
 

@@ -42,7 +42,7 @@ class ImageCache:
         try:
             expanded(folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DataError(f"cache: the folder {folder} cannot be made: {error.strerror}") from None
+            raise DataError(f"cache: the folder {folder} cannot be created: {error.strerror}") from None
         return cls(expanded(folder).absolute())
 
     def get(self, key: str) -> Pixels | None:

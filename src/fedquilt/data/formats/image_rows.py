@@ -59,7 +59,7 @@ class ImageRows:
             path = Path(held["path"])
             if self.within is not None and not is_inside(path, [self.within]):
                 raise ExampleError(
-                    f"{self.name(number)}: the image {path} is outside of {self.within}; if you trust the data set, say "
+                    f"{self.name(number)}: the image {path} is outside {self.within}; if you trust the data set, set "
                     "outside = true"
                 )
             return open_file(path)

@@ -90,7 +90,7 @@ class Images:
         )
         if scale == "imagenet" and self.shape[2] == 1:
             raise DataError(
-                'scale: "imagenet" is for colours; for grey images take "unit" or "symmetric", or give a `size`'
+                'scale: "imagenet" is for colour images; for grey images use "unit" or "symmetric", or set `size`'
             )
 
     def __repr__(self) -> str:
@@ -136,8 +136,8 @@ class Images:
         if pixels.shape != self.shape:
             found, first = (" × ".join(map(str, shape)) for shape in (pixels.shape, self.shape))
             raise ExampleError(
-                f"{self.source.name(number)}: the image has {found} values, the first one {first}; "
-                "give the `size` that images are brought to"
+                f"{self.source.name(number)}: the image has {found} values, but the first one has {first}; "
+                "set `size`, to which images are scaled"
             )
         return pixels
 

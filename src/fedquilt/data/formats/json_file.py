@@ -43,7 +43,7 @@ def parse_json(place: str, content: bytes) -> Any:
     """
     if len(content) > _SMALL:
         held = sum(content.count(sign) * size for sign, size in _BYTES.items())
-        require_memory(f"{place}: what it holds", 3 * len(content) + held)
+        require_memory(f"{place}: its content", 3 * len(content) + held)
     try:
         return json.loads(content.decode())
     except (ValueError, RecursionError) as error:

@@ -42,7 +42,7 @@ def letters(source: str, texts: list[str], length: int | None = None) -> Numbers
     strange = [together[place] for place in np.flatnonzero(numbers == _UNKNOWN)]
     strange += [letter for letter in set(together) if letter > "\xff"]  # encoded as question marks
     if strange:
-        raise DataError(f"{source}: {strange[0]!r} is none of the {len(LETTERS)} letters that LEAF numbers")
+        raise DataError(f"{source}: {strange[0]!r} is not one of the {len(LETTERS)} characters of LEAF's alphabet")
     return numbers.reshape(len(texts), length)
 
 

@@ -51,7 +51,7 @@ class _Bounded(io.RawIOBase):
             raise DataError(f"{self._path}: damaged: asks for {in_words(len(buffer))} in one piece")
         count = cast(int, self._file.readinto(buffer))  # type: ignore[attr-defined]
         if self._file.tell() > self._most:
-            raise DataError(f"{self._path}: has more than {self._most:,} bytes, unpacked; {self._why}")
+            raise DataError(f"{self._path}: has more than {self._most:,} bytes when decompressed; {self._why}")
         return count
 
 
@@ -70,17 +70,17 @@ def unpacked(path: Path, most: int | None = None) -> Iterator[BinaryIO]:
     ...     with unpacked(path, most=3) as file:
     ...         file.read()
     Traceback (most recent call last):
-    fedquilt.base.errors.DataError: ...a.txt: has more than 3 bytes, unpacked; the file it should be is no larger than that
+    fedquilt.base.errors.DataError: ...a.txt: has more than 3 bytes when decompressed; the published file is no larger
     """
     try:
         with open_file(path) as packed, _unpacking(packed) as file:
             if most is not None:
-                yield _bounded(path, file, most, "the file it should be is no larger than that")
+                yield _bounded(path, file, most, "the published file is no larger")
             elif file is packed:
                 yield packed
             else:
                 limit = allowed()
-                yield _bounded(path, file, limit, f"{the_limit(limit)}, or unpack the file")
+                yield _bounded(path, file, limit, f"{the_limit(limit)}, or decompress the file")
     except (EOFError, OSError, MemoryError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
 

@@ -56,7 +56,7 @@ def rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
 def _of_line(place: str, line: bytes, columns: Sequence[str]) -> tuple[Any, ...]:
     row = parse_json(place, line)
     if not isinstance(row, dict):
-        raise DataError(f"{place}: must be an object with keys {', '.join(columns)}")
+        raise DataError(f"{place}: must be a JSON object with the keys {', '.join(columns)}")
     for column in columns:
         if column not in row:
             raise DataError(f"{place}: {_missing(column, row)}")

@@ -1,4 +1,4 @@
-"""The svmlight format of the LIBSVM data sets: a line an example, `label index:value index:value …`, indices from 1.
+"""The svmlight format of the LIBSVM data sets: one line per example, `label index:value index:value …`, indices from 1.
 
 What is not named is 0. Read here and not by scikit-learn, which takes a second to import, and so that a file cannot claim
 more rows or columns than its data set has.

@@ -62,7 +62,7 @@ def arrays(
 def _split(part: str, x: Array, y: Array, numbers: bool) -> Split:
     examples, labels = _tensor(f"x_{part}", x), _tensor(f"y_{part}", y)
     if labels.dim() == 0 or examples.dim() == 0:
-        raise DataError(f"x_{part} and y_{part} need one row an example")
+        raise DataError(f"x_{part} and y_{part} need one row per example")
     if len(examples) != len(labels):
         raise DataError(f"x_{part} has {len(examples)} examples, y_{part} {len(labels)} labels")
     if not labels.numel():
@@ -76,7 +76,7 @@ def _split(part: str, x: Array, y: Array, numbers: bool) -> Split:
 def _numbers(part: str, targets: Tensor) -> Tensor:
     if targets.is_complex() or targets.dim() > 2:
         kind = str(targets.dtype) if targets.is_complex() else f"the shape {tuple(targets.shape)}"
-        raise DataError(f"y_{part}: targets must be numbers, one an example or a row of them, got {kind}")
+        raise DataError(f"y_{part}: targets must be numbers, one or several per example, got {kind}")
     targets = targets.float()
     if not bool(targets.isfinite().all()):
         raise DataError(f"y_{part}: a target is not finite")
@@ -85,13 +85,11 @@ def _numbers(part: str, targets: Tensor) -> Tensor:
 
 def _classes(part: str, labels: Tensor) -> Tensor:
     if labels.is_floating_point() or labels.is_complex():
-        raise DataError(
-            f"y_{part}: labels must be whole numbers, got {labels.dtype}; for targets that are numbers, pass classes=0"
-        )
+        raise DataError(f"y_{part}: labels must be integers, got {labels.dtype}; for numerical targets, pass classes=0")
     labels = labels.long()
     counted = labels if labels.dim() == 1 else labels[labels != IGNORED]
     if not counted.numel():
-        raise DataError(f"y_{part}: every label is {IGNORED}, which marks places that do not count")
+        raise DataError(f"y_{part}: every label is {IGNORED}, which marks ignored positions")
     if counted.min() < 0:
         raise DataError(f"y_{part}: a label is {int(counted.min())}; labels start at 0")
     return labels

@@ -90,7 +90,7 @@ def _read(clients: Clients, numbers: Indices, classes: int) -> Split:
         if len(pixels) != size:
             raise DataError(f"{place} has {len(pixels)} images and {size} labels")
         if not np.issubdtype(labels.dtype, np.integer) or (size and not 0 <= labels.min() <= labels.max() < classes):
-            raise DataError(f"{place}/label must be whole numbers from 0 to {classes - 1}")
+            raise DataError(f"{place}/label must be integers from 0 to {classes - 1}")
         if not np.issubdtype(pixels.dtype, np.floating) or (size and not (pixels.min() >= 0 and pixels.max() <= 1)):
             raise DataError(f"{place}/pixels must be numbers from 0 to 1")
         np.multiply(pixels, 255, out=pixels)

@@ -140,7 +140,7 @@ def _image_rows(
     for source, split in splits:
         roles.inputs(source, split.column_names)
         if not isinstance(split.features.get(image), library.Image):
-            raise DataError(f"{source}: column '{image}': holds no images, as in {splits[0][0]}")
+            raise DataError(f"{source}: column '{image}': holds no images, unlike in {splits[0][0]}")
         _require_rows(source, split)
         held.append((source, split.select_columns([image]).cast_column(image, library.Image(decode=False))))
         numbers = np.arange(count, count + len(split))
@@ -159,7 +159,9 @@ def _columns(source: str, split: Any, roles: Roles) -> Columns:
     read = chosen[:]
     arrays = [_numbers(source, name, read[name]) for name in inputs]
     if len(arrays) > 1 and any(values.ndim > 1 for values in arrays):
-        raise DataError(f"{source}: several columns, of which some hold arrays; name one of them as `features`")
+        raise DataError(
+            f"{source}: several feature columns, some of which hold arrays; choose one of them with `features`"
+        )
     x = arrays[0] if arrays[0].ndim > 1 else np.column_stack(arrays)
     return Columns(source, x, _named(split, roles))
 
@@ -178,7 +180,7 @@ def _numbers(source: str, name: str, values: Values) -> Values:
     """Return a column of numbers or arrays."""
     values = np.asarray(values)
     if values.dtype == object and not any(isinstance(value, np.ndarray) for value in values):
-        raise DataError(f"{source}: column '{name}': has empty places")
+        raise DataError(f"{source}: column '{name}': has empty cells")
     if values.dtype == object:
         raise DataError(f"{source}: column '{name}': holds arrays of different shapes")
     if values.dtype.kind not in "biuf":

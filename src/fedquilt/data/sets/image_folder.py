@@ -104,7 +104,7 @@ def image_folder(
         )
         for rows in (train, tested)
     )
-    advice = f"The table names it; its paths begin at {folder}."
+    advice = f"The table names it; its paths are relative to {folder}."
     files = ImageFiles(home, columns[path], advice, None if outside else homes)
     data = Data("image_folder", to_train, to_test, len(known), class_names=tuple(known))
     return image_data(data, Images(files, size, scale, cache), augment, ahead)
@@ -114,7 +114,7 @@ def _folder(path: Path) -> Path:
     """Return where a folder of the user's is."""
     found = own(path)
     if not found.is_dir():
-        raise DataError(f"{path}: is no folder; without a `table`, images are in folders named for their classes")
+        raise DataError(f"{path}: is not a folder; without a `table`, it must be a folder with one subfolder per class")
     return found
 
 
@@ -137,7 +137,7 @@ def _require_inside(table: Path, home: Path, names: list[str]) -> None:
         if not os.path.normpath(root / name).startswith(inside):
             raise DataError(
                 f"{table}: the path of image {number}, {name!r:.100}, leads out of the folder {home}; "
-                "if you trust the table, say outside = true"
+                "if you trust the table, set outside = true"
             )
 
 
@@ -151,7 +151,7 @@ def _places(table: Path, columns: Columns, latitude: str, longitude: str) -> npt
     if not given:
         return None
     if len(given) == 1:
-        raise DataError(f"{table}: has a column {given[0]!r} alone; a place needs {latitude!r} and {longitude!r}")
+        raise DataError(f"{table}: has a column {given[0]!r} only; both {latitude!r} and {longitude!r} are needed")
     return np.stack([_degrees(table, columns, latitude, 90.0), _degrees(table, columns, longitude, 180.0)], axis=1)
 
 
@@ -166,7 +166,7 @@ def _degrees(table: Path, columns: Columns, name: str, most: float) -> npt.NDArr
             right = False
         if not right:
             raise DataError(
-                f"{table}: column {name!r} of image {row + 1} must be a number of degrees from {-most:g} to {most:g}, "
+                f"{table}: column {name!r} of image {row + 1} must be in degrees from {-most:g} to {most:g}, "
                 f"got {text!r}"
             )
     return found

@@ -89,7 +89,7 @@ def _published(split: str, check: bool) -> Published:
     column = split if train.name == VARIANT_TRAIN else "user_id"
     test = train.parent / (VARIANT_TEST if train.name == VARIANT_TRAIN else TEST_NAME)
     if not test.is_file():
-        raise DataError(f"{train}: beside it there is no {test.name}, the test split. {SOURCE}")
+        raise DataError(f"{train}: the test split, {test.name}, must be in the same folder. {SOURCE}")
     return Published.read(train, test, CLASSES, column, check)
 
 

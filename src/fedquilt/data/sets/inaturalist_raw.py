@@ -50,7 +50,9 @@ def read_raw(split: str, examples: int, seed: int) -> tuple[list[str], Split, Sp
     owned = np.flatnonzero(users >= 0)
     rows = owned[balanced(taken.labels[owned], examples, seed)]
     if not len(rows):
-        raise DataError(f"examples: no class of train2017.json has {examples} images with a user; take fewer")
+        raise DataError(
+            f"examples: no class of train2017.json has {examples} images with a user; choose a smaller number"
+        )
     kinds = np.unique(taken.labels[rows])
     owner = np.unique(users[rows], return_inverse=True)[1]
     if split in MOST:
@@ -127,7 +129,9 @@ def _users_and_places(images: Sequence[int]) -> tuple[Indices, npt.NDArray[np.fl
         places = np.array([[entry["lat"], entry["lon"]] for entry in found], dtype=np.float64)
     places[np.isnan(places).any(axis=1)] = np.nan
     if (np.abs(places) > [90, 180]).any():
-        raise DataError(f"{path}: a place is not within 90 degrees of latitude and 180 of longitude")
+        raise DataError(
+            f"{path}: a latitude is not between −90 and 90 degrees, or a longitude not between −180 and 180"
+        )
     return np.array(users, dtype=np.int64), places
 
 

@@ -45,7 +45,7 @@ def read_raw(seed: int) -> tuple[list[str], Split, Split, int]:
         raise DataError(f"train_clean.csv: no landmark has {IMAGES} images of {USERS} users who have {IMAGES} each")
     train, test = np.flatnonzero(kept), rows_to_test(landmarks, authors, kept, TESTED, seed)
     if not len(test):
-        raise DataError("train_clean.csv: nobody outside the training split has images of its landmarks")
+        raise DataError("train_clean.csv: no user outside the training split has images of its landmarks")
     kinds = np.unique(landmarks[train])
     labels, test_labels = (torch.from_numpy(np.searchsorted(kinds, landmarks[rows])) for rows in (train, test))
     ids = np.unique(authors[train], return_inverse=True)[1]

@@ -54,11 +54,13 @@ def leaf(
     home = own(folder)
     parts = ("train", "test") if (home / "train").is_dir() and (home / "test").is_dir() else ("all_data",)
     if not (home / parts[0]).is_dir():
-        raise DataError(f"{home}: has neither folders `train` and `test` nor a folder `all_data`, as LEAF makes them")
+        raise DataError(
+            f"{home}: has neither the folders `train` and `test` nor the folder `all_data`, which LEAF writes"
+        )
     read = [read_leaf(home / part, shape) for part in parts]
     is_text = read[0].x.dtype == np.int8
     if is_text and classes not in (None, len(LETTERS)):
-        raise DataError(f"classes: the letters of {home} are {len(LETTERS)} classes; leave it out")
+        raise DataError(f"classes: the letters of {home} are {len(LETTERS)} classes; remove this key")
     data = data_of_columns(
         "leaf",
         read[0],
@@ -86,7 +88,7 @@ def read_leaf(folder: Path, shape: tuple[int, ...] | None) -> Columns:
         raise DataError(f"{folder}: no user has any examples")
     kinds = {held[0].dtype: user for user, held in users.items()}
     if len(kinds) > 1:
-        raise DataError(f"{folder}: some users have texts, others numbers: {' and '.join(map(repr, kinds.values()))}")
+        raise DataError(f"{folder}: some users have text, others numbers: {' and '.join(map(repr, kinds.values()))}")
     shapes = {held[0].shape[1:]: user for user, held in users.items()}
     if len(shapes) > 1:
         words = ", ".join(f"{of} (user {user!r})" for of, user in shapes.items())
@@ -102,7 +104,7 @@ def _users(path: Path) -> list[tuple[str, Any]]:
     kinds = {"users": list, "num_samples": list, "user_data": dict}
     for key, kind in kinds.items():
         if not isinstance(content, dict) or not isinstance(content.get(key), kind):
-            raise DataError(f"{path}: has no '{key}', as LEAF's files do")
+            raise DataError(f"{path}: has no '{key}', which every LEAF file has")
     users, counts, data = (content[key] for key in kinds)
     if len(users) != len(counts):
         raise DataError(f"{path}: {len(users)} users, but {len(counts)} numbers of samples")
@@ -125,25 +127,25 @@ def _examples(source: str, held: dict[str, list[Any]], shape: tuple[int, ...] | 
         raise DataError(f"{source}: examples of different shapes") from None
     if x.dtype.kind == "U":
         raise DataError(
-            f"{source}: x holds lists of texts, as LEAF's Sent140 does; of texts only single ones are read, whose label is "
-            "the letter that comes next. Number the words, and write x as lists of numbers of one length"
+            f"{source}: x holds lists of strings, as in LEAF's Sent140. Strings can be read only if each example is one "
+            "string whose label is the next character. Replace words by their numbers, and write x as lists of equal length"
         )
     for name, values in (("x", x), ("y", y)):
         if values.dtype.kind not in "biuf":
-            raise DataError(f"{source}: {name} holds text, or something else that is no number")
+            raise DataError(f"{source}: {name} must hold numbers only")
     if y.ndim > 1:
-        raise DataError(f"{source}: y has more than one label an example")
+        raise DataError(f"{source}: y has more than one label per example")
     x = x.reshape(len(y), -1) if x.ndim == 1 else x
     if shape is None:
         return x.astype(np.float32), y
     if x[:1].size != math.prod(shape) * len(x[:1]):
-        raise DataError(f"{source}: examples of {x[:1].size} numbers, which have not the shape {list(shape)}")
+        raise DataError(f"{source}: examples of {x[:1].size} numbers do not fit the shape {list(shape)}")
     return x.astype(np.float32).reshape(-1, *shape), y
 
 
 def _texts(source: str, held: dict[str, list[Any]], shape: tuple[int, ...] | None) -> tuple[Values, Values]:
     if shape is not None:
-        raise DataError(f"shape: {source}: x holds texts, which have none; leave it out")
+        raise DataError(f"shape: {source}: x holds text, which has no shape; remove this key")
     if not all(isinstance(text, str) for text in held["y"]):
-        raise DataError(f"{source}: x holds texts, and y something else than the letters that come next")
+        raise DataError(f"{source}: x holds text, so y must hold the next characters")
     return letters(f"{source}: x", held["x"]), letters(f"{source}: y", held["y"], 1)[:, 0]

@@ -74,7 +74,7 @@ def posts(
     test_fraction: TestFraction = 0.01,
     seed: Seed = 0,
 ) -> Data:
-    """Posts of your own, a client an author, for predicting the next word (McMahan 2017).
+    """Your own posts by author, for predicting the next word (McMahan 2017).
 
     The clients' own numbers go with the examples; test posts are by authors whose posts are not trained on.
 
@@ -93,7 +93,9 @@ def posts(
     read = read_posts((pair for file in files(path) for pair in rows(file, (author, text))), str(path))
     count = len(np.unique(read.authors))
     if count < 2:
-        raise DataError(f"{path}: has posts of one author; at least two are needed, since the tested ones do not train")
+        raise DataError(
+            f"{path}: has posts of one author only; at least two are needed, one to train on and one to test on"
+        )
     tested = np.zeros(count, dtype=bool)
     chosen = min(max(round(test_fraction * count), 1), count - 1)
     tested[generator(seed, "test authors").permutation(count)[:chosen]] = True
@@ -126,7 +128,7 @@ def read_posts(pairs: Iterable[tuple[Any, ...]], source: str) -> Posts:
         try:
             name = str(author).encode()
         except UnicodeEncodeError:
-            raise DataError(f"{source}, post {number}: the author {author!a:.40} is no valid text") from None
+            raise DataError(f"{source}, post {number}: the author {author!a:.40} is not valid text") from None
         found = WORD.findall(text.lower())
         if found:
             words.extend(map(known.__getitem__, found))

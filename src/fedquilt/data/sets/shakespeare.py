@@ -5,7 +5,7 @@ McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Dec
 least one line, for testing. From Project Gutenberg's Etext #100 of 1994, whose notice allows personal use only.
 
 An example is a line, not a window of 80 characters: u = E·n/(K·B), the expected number of updates a client makes in a
-round, is 1.5, 7.4 and 37.1 in the paper's Table 2, so that n/K is 74 lines a client. A line is one of the file, and found
+round, is 1.5, 7.4 and 37.1 in the paper's Table 2, so that n/K is 74 lines per client. A line is one of the file, and found
 as in the authors' published script (the one in LEAF, Caldas et al. 2018): a speech begins with two blanks and a name, and
 goes on in lines that begin with four; stage directions inside a speech belong to it; the Comedy of Errors stands two
 columns to the left. Other than there, the heading of an act or scene ends the speech before it, and empty lines are none.
@@ -81,7 +81,7 @@ class Role(NamedTuple):
 
 @datasets.register
 def shakespeare(unroll: Size = 80, least_lines: Annotated[int, Field(ge=2)] = 3, check: bool = True) -> Data:
-    """Shakespeare's plays, a client a role, an example a line of characters (McMahan 2017).
+    """Shakespeare's plays: each client is a role, each example a line of characters (McMahan 2017).
 
     With 258 symbols: bytes, the beginning and the end of a line. The clients' own numbers go with the examples, for
     training and testing alike; for the paper's balanced version, deal the same lines out with `iid` and 1,145 clients.
@@ -101,7 +101,7 @@ def shakespeare(unroll: Size = 80, least_lines: Annotated[int, Field(ge=2)] = 3,
 def by_role(chosen: list[Role], unroll: int, path: Path) -> Data:
     """Make a data set of roles: of each, the last fifth of the lines is tested, at least one."""
     if not chosen:
-        raise DataError(f"{path}: no role of a play was found in it; expected the Complete Works as plain text")
+        raise DataError(f"{path}: contains no role of a play; expected the Complete Works as plain text")
     tested = [max(len(role.lines) // 5, 1) for role in chosen]
     train = [role.lines[:-last] for role, last in zip(chosen, tested, strict=True)]
     test = [role.lines[-last:] for role, last in zip(chosen, tested, strict=True)]
@@ -113,7 +113,7 @@ def read_text(digest: str | None) -> tuple[str, Path]:
     path = find(*PLACES, source=SOURCE)
     content = read_unpacked(path, LARGEST)
     if not content:
-        raise DataError(f"{path}: is empty; fetch it again")
+        raise DataError(f"{path}: is empty; download it again")
     require_digest(path, content, digest)
     return content.decode("latin-1"), path
 

@@ -49,7 +49,7 @@ def stack_overflow(
     test_sentences: Size = 10_000,
     seed: Seed = 0,
 ) -> Data:
-    """Stack Overflow's questions and answers, a client an author, for predicting the next word (Reddi 2021).
+    """Stack Overflow's questions and answers by author, for predicting the next word (Reddi 2021).
 
     The authors' numbers go with the examples, the same ones for training and testing. The model needs `vocabulary` + 4
     symbols. An example takes 4 bytes a place: all that the defaults allow takes several gigabytes.
@@ -99,7 +99,9 @@ def read_vocabulary(path: Path, count: int) -> dict[str, int]:
             text = line.decode()
             parts = text.split()
             if len(parts) != 2 or not parts[1].isdecimal() or parts[0] in known:
-                raise DataError(f"{path}, line {number}: must be a new word and its count, got {text[:60]!r}")
+                raise DataError(
+                    f"{path}, line {number}: must be a word that did not occur before and its count, got {text[:60]!r}"
+                )
             known[parts[0]] = number
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: cannot be read: {error}") from error

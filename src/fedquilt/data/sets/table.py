@@ -1,4 +1,4 @@
-"""Your own table: a CSV or Parquet file with a row an example."""
+"""Your own table: a CSV or Parquet file with one row per example."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def table(
     scale: bool = False,
     seed: Seed = 0,
 ) -> Data:
-    """Your own table: a CSV or Parquet file with a row an example.
+    """Your own table: a CSV or Parquet file with one row per example.
 
     `label`, `client`, `latitude` and `longitude` are names of columns; `features` are those named, or all others. Labels
     are whole numbers from 0, or text, which is numbered in its order; with `classes=0` they are numbers, for a loss such
@@ -199,6 +199,6 @@ def _checked(columns: Columns, roles: Roles) -> Columns:
             found = columns.places[wrong[0], place]
             raise DataError(
                 f"{columns.at(wrong[0])}, column '{roles.places[place]}': "
-                f"{found} is outside of −{most} to {most} degrees"
+                f"{found} is not between −{most} and {most} degrees"
             )
     return columns
