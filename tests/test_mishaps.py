@@ -98,8 +98,8 @@ def test_the_record_of_the_last_round_is_made_again_where_a_checkpoint_allows(
     before = Path("runs/spec/metrics.jsonl").read_text()
     spoil_last_line(Path("runs/spec/metrics.jsonl"))
     answer = aloud("resume", "runs/spec")
-    assert "spec: goes on after round 3, 4 rounds in all\n" in answer.out
-    assert "they are made again from round-00000003.safetensors" in answer.err
+    assert "spec: continues after round 3, 4 rounds in all\n" in answer.out
+    assert "they are computed again from round-00000003.safetensors" in answer.err
     assert "Set aside: runs/spec/set_aside/metrics.jsonl\n" in answer.out
     again = Path("runs/spec/metrics.jsonl").read_text()
     records = [[json.loads(line)[key] for key in ("round", "loss")] for line in before.splitlines()]
@@ -112,8 +112,8 @@ def test_where_it_cannot_be_made_again_the_round_after_the_checkpoint_is_the_nex
     command("run", "spec.toml", "--set", "run.rounds=3")
     spoil_last_line(Path("runs/spec/metrics.jsonl"))
     answer = aloud("resume", "runs/spec", "--rounds", "5")
-    assert "spec: goes on after round 3, 5 rounds in all\n" in answer.out
-    assert "the records of round 3 are lost; the records of 2 rounds are good" in answer.err
+    assert "spec: continues after round 3, 5 rounds in all\n" in answer.out
+    assert "the records of round 3 are lost; the records of 2 rounds are intact" in answer.err
     assert "best" not in answer.out, "nor is it said of a history with a gap at its end"
 
 
@@ -124,8 +124,8 @@ def test_a_key_that_was_changed_by_hand_is_named(command: Command, aloud: Callab
     answer = aloud("resume", "runs/spec", "--rounds", "3")
     assert answer.code == 2
     assert answer.err.endswith(
-        "error: runs/spec: cannot go on: [method] fraction was 0.3 when the run began, and is 0.5 now. Put it "
-        "back to go on; or start a new run with it: `fedquilt run runs/spec/spec.toml --out FOLDER`\n"
+        "error: runs/spec: cannot continue: [method] fraction was 0.3 when the run began, and is 0.5 now. Change "
+        "it back to continue, or start a new run with it: `fedquilt run runs/spec/spec.toml --out FOLDER`\n"
     )
     assert command("run", "runs/spec/spec.toml", "--out", "new").code == 0
     assert fedquilt.summary("new")["spec"]["method"]["fraction"] == 0.5
@@ -141,7 +141,7 @@ def test_a_spec_without_its_check_is_not_to_lose_it_again(command: Command) -> N
     answer = command("show", "runs/spec")
     assert answer.code == 2
     assert "delete its line" not in answer.err
-    assert "Mend it, or put a good copy back. The records of 2 rounds are good" in answer.err
+    assert "Correct it, or restore an intact copy. The records of 2 rounds are intact" in answer.err
 
 
 @pytest.mark.parametrize("verb", ["show", "resume", "evaluate"])
@@ -151,8 +151,8 @@ def test_an_emptied_spec_is_damage(command: Command, verb: str) -> None:
     answer = command(verb, "runs/spec")
     assert answer.code == 2
     assert answer.err == (
-        "error: runs/spec/spec.toml: is damaged: it is empty. Put a good copy back. The records of 2 rounds are "
-        "good, and so is the checkpoint of round 2: `fedquilt export` can read it\n"
+        "error: runs/spec/spec.toml: is damaged: it is empty. Restore an intact copy. The records of 2 rounds are "
+        "intact, and so is the checkpoint of round 2: `fedquilt export` can read it\n"
     )
 
 
@@ -163,13 +163,13 @@ def test_show_says_what_of_a_run_is_saved(command: Command, aloud: Callable[...,
     newest.write_bytes(content[:100])
     damaged = aloud("show", "runs/spec")
     assert damaged.err == f"warning: {newest}: is damaged or cut short; it is not used\n"
-    assert re.search(r"^rounds +2 of 2 \(no good checkpoint is left\)", damaged.out, re.MULTILINE)
+    assert re.search(r"^rounds +2 of 2 \(no intact checkpoint is left\)", damaged.out, re.MULTILINE)
     assert "digest  –\n" in damaged.out
-    assert damaged.out.endswith("go on with: fedquilt resume runs/spec --from-start\n")
+    assert damaged.out.endswith("continue with: fedquilt resume runs/spec --from-start\n")
     newest.unlink()
     none = aloud("show", "runs/spec")
     assert re.search(r"^rounds +2 of 2 \(no checkpoint yet\)", none.out, re.MULTILINE)
-    assert none.out.endswith("go on with: fedquilt resume runs/spec\n")
+    assert none.out.endswith("continue with: fedquilt resume runs/spec\n")
 
 
 def test_a_digest_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ def test_what_the_good_records_say_is_said(command: Command, aloud: Callable[...
     good = [record for record in records if record["round"] != 2]
     best = max(good, key=lambda record: record["accuracy"])
     words = " ".join(aloud("show", "runs/spec").out.split())
-    of = "the 13 rounds whose records are good"
+    of = "the 13 rounds whose records are intact"
     assert f"best {100 * best['accuracy']:.2f}% in round {best['round']}, best of {of}" in words
     assert f"left out 0 clients, 0 rounds without an update, in {of}" in words
     assert aloud("report", "runs/spec", "--out", "report", "--target", "0.2").code == 0

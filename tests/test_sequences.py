@@ -56,5 +56,5 @@ def test_padding_counts_neither_in_loss_nor_in_accuracy(lines):
 
 @pytest.mark.parametrize("partitioner", [fedquilt.shards, lambda y, clients: fedquilt.dirichlet(y, clients, alpha=1.0)])
 def test_partitions_by_class_need_one_class_an_example(partitioner, lines):
-    with pytest.raises(SpecError, match="needs one class an example"):
+    with pytest.raises(SpecError, match="needs one class per example"):
         partitioner(lines.train.y.numpy(), clients=5)

@@ -126,7 +126,7 @@ def test_longer_run_equals_one_of_that_length(command: Command) -> None:
     command("run", "spec.toml", "--set", "run.rounds=4", "--out", "four")
     answer = command("resume", "two", "--rounds", "4")
     assert answer.code == 0
-    assert answer.out.startswith("two: loading digits\ntwo: goes on after round 2, 4 rounds in all\n")
+    assert answer.out.startswith("two: loading digits\ntwo: continues after round 2, 4 rounds in all\n")
     assert digest("two") == digest("four")
     assert _curve("two") == _curve("four")
     assert fedquilt.summary("two")["rounds"] == 4
@@ -210,13 +210,13 @@ def test_show_of_an_interrupted_run_says_how_to_go_on(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("no_plots")
-def test_the_command_to_go_on_with_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_to_continue_with_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal.out, "_width", 80)
     folder = f"runs/{'long-name-of-a-folder-' * 5}"
     command("run", "spec.toml", "--out", folder)
     spec = Path(folder, "spec.toml")
     spec.write_text(sealed_text(spec.read_text().replace("rounds = 2", "rounds = 9").partition("# check")[0]))
-    assert f"go on with: fedquilt resume {folder}\n" in command("show", folder).out
+    assert f"continue with: fedquilt resume {folder}\n" in command("show", folder).out
 
 
 @pytest.mark.usefixtures("no_plots")
@@ -389,7 +389,7 @@ def test_interrupted_sweep_prints_the_command_that_goes_on(command: Command, mon
         patched.setattr(Lines, "round", interrupt)
         answer = command(*words)
     assert answer.code == 130
-    expected = "Interrupted. Go on with: fedquilt sweep grid.toml --set method.batch=inf --out 'my runs'\n"
+    expected = "Interrupted. Continue with: fedquilt sweep grid.toml --set method.batch=inf --out 'my runs'\n"
     assert answer.out.endswith(expected)
     assert command(*words).code == 0
 
@@ -461,7 +461,7 @@ def test_interrupt_while_plots_are_drawn(command: Command, monkeypatch: pytest.M
         patched.setattr("fedquilt.experiment.run.draw_run", interrupt)
         answer = command("run", "spec.toml")
     assert answer.code == 130
-    assert "Interrupted after round 2; nothing is lost.\nGo on with: fedquilt resume runs/spec\n" in answer.out
+    assert "Interrupted after round 2; nothing is lost.\nContinue with: fedquilt resume runs/spec\n" in answer.out
     assert command("resume", "runs/spec").code == 0
     assert Path("runs/spec/curve.png").exists()
 
@@ -511,8 +511,8 @@ def test_damage_is_said_and_a_run_is_begun_again_only_if_asked(command: Command)
     assert refused.code == exported.code == evaluated.code == 2
     assert "error: runs/spec: cannot continue: no intact checkpoint is left" in refused.err
     assert "`fedquilt resume runs/spec --from-start`" in refused.err
-    assert "error: runs/spec: has no good checkpoint" in exported.err
-    assert "error: runs/spec: has no good checkpoint" in evaluated.err
+    assert "error: runs/spec: has no intact checkpoint" in exported.err
+    assert "error: runs/spec: has no intact checkpoint" in evaluated.err
     assert (again.code, digest("runs/spec")) == (0, before)
     assert len(list(Path("runs/spec/set_aside").iterdir())) == 3
 
@@ -533,7 +533,7 @@ def test_what_needs_a_lost_record_is_said_of_the_others(command: Command) -> Non
         assert re.search(rf"^{name} .* of the 3 rounds|^{name} .* in the 3 rounds", shown.out, re.MULTILINE)
     assert "best" not in again.out
     # What was damaged is set aside by then, and the gap is left.
-    assert "metrics.jsonl: the records of round 2 are lost; the records of 3 rounds are good" in compared.err
+    assert "metrics.jsonl: the records of round 2 are lost; the records of 3 rounds are intact" in compared.err
     row = Path("report/report.md").read_text().splitlines()[4].split(" | ")
     assert row[6] == "–", "one of the last ten"
     assert [row[n][:2] for n in (7, 10)] == ["≥ "] * 2
@@ -572,7 +572,7 @@ def test_process_that_is_interrupted(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
     assert "; nothing is lost.\n" in out
-    assert out.endswith("Go on with: fedquilt resume runs/spec\n")
+    assert out.endswith("Continue with: fedquilt resume runs/spec\n")
     about = fedquilt.summary(tmp_path / "runs" / "spec")
     assert about["state"] == "interrupted"
     assert about["saved_round"] == about["round"] > 0
@@ -655,7 +655,7 @@ def test_elsewhere_there_are_plain_lines() -> None:
 def test_lines_say_where_a_run_goes_on() -> None:
     screen, file = console(terminal=False)
     Lines(screen, "spec").begin(History([record(1, 0.5)]), 3)
-    assert file.getvalue() == "spec: goes on after round 1, 3 rounds in all\n"
+    assert file.getvalue() == "spec: continues after round 1, 3 rounds in all\n"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(1.0, "4.0 rounds/s, 0:02 left"), (8.0, "2.0 s/round, 0:12 left")])
@@ -686,7 +686,7 @@ def test_a_run_that_failed_says_so_and_why(command: Command) -> None:
     out = command("show", "runs/spec").out
     assert "failed" in out
     assert "diverged in round 1" in " ".join(out.split())
-    assert "go on with" not in out
+    assert "continue with" not in out
 
 
 def test_a_mistake_of_a_wrapper_names_its_table(command: Command) -> None:

@@ -716,7 +716,7 @@ TESTED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:client .* could not be tested:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:client .* failed its per-client test:RuntimeWarning")
 @pytest.mark.parametrize(
     ("engine", "name"), [("inline", "raises"), ("inline", "hangs"), *(("processes", n) for n in TESTED)]
 )

@@ -97,7 +97,7 @@ def info(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return int(ended.value.code or 0)
 
 
-@pytest.mark.filterwarnings("ignore:.* is not as published:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.* differs from what was published:RuntimeWarning")
 @pytest.mark.parametrize("name", SETS_WITH_DIGESTS)
 def test_another_file_is_refused_unless_it_is_not_checked(home: Path, name: str) -> None:
     write, load, _ = SETS_WITH_DIGESTS[name]

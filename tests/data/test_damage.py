@@ -12,7 +12,7 @@ from formats.every_data_set import CASES, Load
 
 from fedquilt.base.errors import DataError
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* is not as published:RuntimeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.* differs from what was published:RuntimeWarning")
 
 IMAGES = (".jpg", ".png")
 """Images are read when they are needed; see `test_images` for damaged ones."""

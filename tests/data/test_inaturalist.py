@@ -22,7 +22,7 @@ from fedquilt.data.sets.inaturalist_raw import balanced
 from fedquilt.datasets import inaturalist
 from fedquilt.partition import geo
 
-NOT_PUBLISHED = pytest.mark.filterwarnings("ignore:inaturalist .* is not as published:RuntimeWarning")
+NOT_PUBLISHED = pytest.mark.filterwarnings("ignore:inaturalist .* differs from what was published:RuntimeWarning")
 
 
 @pytest.fixture

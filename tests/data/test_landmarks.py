@@ -19,7 +19,7 @@ from fedquilt.data.fetch.published_counts import COUNTS
 from fedquilt.data.sets.landmarks_raw import fixed_point, rows_to_test
 from fedquilt.datasets import landmarks
 
-NOT_PUBLISHED = pytest.mark.filterwarnings("ignore:landmarks .* is not as published:RuntimeWarning")
+NOT_PUBLISHED = pytest.mark.filterwarnings("ignore:landmarks .* differs from what was published:RuntimeWarning")
 
 
 @pytest.fixture

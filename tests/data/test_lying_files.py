@@ -105,7 +105,7 @@ def test_a_published_check_reads_no_more_than_the_published_file_has(
         fedquilt.mnist()
     assert read() < 2**20
     about = FILES.file("train-images-idx3-ubyte")
-    with pytest.raises(DataError, match=r"has more than 47,040,016 bytes, unpacked"):
+    with pytest.raises(DataError, match=r"has more than 47,040,016 bytes when decompressed"):
         about.check(tmp_path / "mnist" / "train-images-idx3-ubyte.gz")
     assert read() < 2 * about.size
 
@@ -142,7 +142,7 @@ def test_packed_content_ends_at_the_limit(tmp_path: Path, four_megabytes: None) 
         unpacked(path) as file,
     ):
         file.read()
-    with pytest.raises(DataError, match="has more than 1,000 bytes, unpacked"):
+    with pytest.raises(DataError, match="has more than 1,000 bytes when decompressed"):
         read_unpacked(path, 1000)
 
 

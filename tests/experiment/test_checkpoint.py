@@ -197,7 +197,7 @@ def test_a_missing_folder_of_checkpoints_is_made_again(finished):
     with pytest.raises(RunError, match=r"6 rounds are recorded, and their checkpoints are missing.* --from-start"):
         go(6)
     assert folder.metrics.read_bytes() == records
-    with pytest.raises(RunError, match="has records, but no checkpoint: put a good one back"):
+    with pytest.raises(RunError, match="has records, but no checkpoint: restore an intact one"):
         fedquilt.export(folder.path, folder.path / "model.safetensors")
     assert go(6, from_start=True).digest == before
     assert (folder.path / "set_aside" / "metrics.jsonl").read_bytes() == records

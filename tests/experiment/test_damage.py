@@ -176,7 +176,7 @@ def test_a_spec_that_was_cut_short_is_no_change_by_hand(share: float, whole: Pat
     shutil.copytree(whole, folder)
     lines = (folder / "spec.toml").read_text().splitlines(keepends=True)
     (folder / "spec.toml").write_text("".join(lines[: int(share * len(lines))]))
-    with pytest.raises(RunError, match=r"is damaged, or was changed by hand: .*The records of 4 rounds are good"):
+    with pytest.raises(RunError, match=r"is damaged, or was changed by hand: .*The records of 4 rounds are intact"):
         fedquilt.summary(folder)
 
 

@@ -190,7 +190,9 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path, finished: tuple[Pat
     shutil.rmtree(begun / "checkpoints")
     asked = (fedquilt.evaluate, lambda run: fedquilt.export(run, tmp_path / "model.safetensors"))
     for ask in asked:
-        with pytest.raises(RunError, match=r"has records, but no checkpoint: put a good one back, or .* --from-start"):
+        with pytest.raises(
+            RunError, match=r"has records, but no checkpoint: restore an intact one, or .* --from-start"
+        ):
             ask(begun)
     (begun / "metrics.jsonl").unlink()
     for ask in asked:
@@ -338,7 +340,7 @@ def test_a_checkpoint_of_before_cannot_be_exported(finished: tuple[Path, fedquil
     state, about = checkpoint.load(finished[0] / "checkpoints" / "round-00000003.safetensors")
     del about["names"]
     checkpoint.save(tmp_path / "old.safetensors", state, about)
-    with pytest.raises(RunError, match="lacks the names of what it holds"):
+    with pytest.raises(RunError, match="lacks the names of its tensors"):
         fedquilt.export(finished[0], tmp_path / "model.safetensors", checkpoint=tmp_path / "old.safetensors")
 
 

@@ -91,6 +91,6 @@ def test_a_run_whose_data_changed_is_not_made_longer_and_stays_as_it_was(call: C
     lines = Path("flats.csv").read_text().splitlines()
     Path("flats.csv").write_text("\n".join([lines[0], "0,0,0,0,40,0", *lines[2:]]) + "\n")
     said = call("resume", "run", "--rounds", "3", code=2)
-    assert "a file of the data, or the source of your own model or method, may have changed since" in said
+    assert "a file of the data, the source of your own model or method, or a value" in said
     assert Path("run/spec.toml").read_text() == before
     assert "finished" in call("show", "run")

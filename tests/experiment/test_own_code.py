@@ -116,7 +116,7 @@ def test_an_edited_run_is_not_resumed(edit: str, begun: Path) -> None:
 
 def test_neither_is_one_whose_helpers_were_edited(begun: Path) -> None:
     write(begun, helper=HELPER.replace("d * value", "value * d"))
-    assert "the source of your own model or method, may have changed since" in go(begun, 3)
+    assert "or a value that your code refers to may have changed since" in go(begun, 3)
 
 
 # What own code refers to, of whatever kind: an edit of it is noticed, and nothing else is.

@@ -462,7 +462,11 @@ def test_simulations_have_a_table_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "name", "message"),
     [
-        ("wrap", "dropout", "[wrap 3] name: 'dropout' simulates how clients behave, and is no part of a method: write"),
+        (
+            "wrap",
+            "dropout",
+            "[wrap 3] name: 'dropout' simulates how clients behave, and is not part of a method: write",
+        ),
         ("simulate", "fed_prox", "[simulate 1] name: 'fed_prox' changes a method: write it as [[wrap]]"),
         ("simulate", "dropuot", "[simulate 1] name: no simulation is called 'dropuot'; did you mean 'dropout'?"),
     ],

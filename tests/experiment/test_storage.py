@@ -139,7 +139,9 @@ def test_a_checkpoint_that_does_not_fit_takes_no_room(tmp_path: Path) -> None:
 def test_a_folder_that_is_removed_while_it_is_used(seconds: int, spec: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     watcher = After(3, lambda: shutil.rmtree(folder))
-    with pytest.raises(StorageError, match="The folder is gone: if it was moved, put it back and go on with") as error:
+    with pytest.raises(
+        StorageError, match="The folder is gone: if it was moved, put it back and continue with"
+    ) as error:
         fedquilt.run(spec, [f"run.checkpoint_seconds={seconds}"], out=folder, watcher=watcher)  # type: ignore[arg-type]
     assert "what was saved" not in str(error.value)
     assert not folder.exists()
@@ -194,13 +196,13 @@ def disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 
 def test_a_real_disk_that_fills_up_and_turns_read_only(disk: Callable[..., Path], spec: Path, tmp_path: Path) -> None:
     place = disk("-t", "tmpfs", "-o", "size=60k", "tmpfs")
-    with pytest.raises(StorageError, match=r"No space left on device\. Free some space, then go on with"):
+    with pytest.raises(StorageError, match=r"No space left on device\. Free some space, then continue with"):
         fedquilt.run(spec, ["run.rounds=100000"], out=place / "run")
     about = fedquilt.summary(place / "run")
     assert about["damage"] == []
     assert about["saved_round"] > 0
     subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
-    with pytest.raises(StorageError, match=r"Read-only file system\. Make it writable, then go on with"):
+    with pytest.raises(StorageError, match=r"Read-only file system\. Make it writable, then continue with"):
         fedquilt.resume(place / "run")
     assert fedquilt.summary(place / "run") == about
     subprocess.run(["mount", "-o", "remount,rw,size=2m", str(place)], check=True)

@@ -22,7 +22,7 @@ from fedquilt.data.data import Data
 from fedquilt.models import word_lstm
 from fedquilt.partition.partition import Partition
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* is not as published:RuntimeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.* differs from what was published:RuntimeWarning")
 
 CLIENTS = 3
 BY_CLASS = {"class_blocks", "dirichlet", "dirichlet_per_class", "shards", "stratified"}

@@ -103,5 +103,5 @@ def test_arguments() -> None:
         dirichlet_per_class(TEN, clients=2, alpha=0.0)
     with pytest.raises(ArgumentError, match="sigma: must be at least 0"):
         feature_skew(TEN, clients=2, sigma=-1.0)
-    with pytest.raises(SpecError, match="needs one class an example"):
+    with pytest.raises(SpecError, match="needs one class per example"):
         stratified(np.zeros((3, 4), dtype=np.int64), clients=2)

@@ -137,7 +137,7 @@ def test_natural_clients() -> None:
     larger = fedquilt.natural(Data("mine", train, test, classes=2), least=2, own_test=False)
     assert [larger.client(k).tolist() for k in range(2)] == [[0, 2, 5], [1, 3]]
     assert larger.test is None
-    with pytest.raises(SpecError, match="nobody holds 4 examples; the largest client holds 3"):
+    with pytest.raises(SpecError, match="no client holds 4 examples; the largest client holds 3"):
         fedquilt.natural(Data("mine", train, test, classes=2), least=4)
     with pytest.raises(SpecError, match="does not say which client holds which example"):
         fedquilt.natural(Data("mine", Split(x, y), test, classes=2))

@@ -112,7 +112,7 @@ def test_packed_or_lying_about_its_size(file: Path) -> None:
     """A small file that would fill the memory: packed zeros, or a header of a huge array."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("indices.npy", bytes(10**6))
-    with pytest.raises(DataError, match=r"indices.npy is packed"):
+    with pytest.raises(DataError, match=r"indices.npy is compressed"):
         fedquilt.stored(file, LABELS)
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"shape": (10**12,), "fortran_order": False, "descr": "<i8"})

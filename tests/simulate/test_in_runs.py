@@ -286,7 +286,7 @@ def test_sequences_are_refused_where_classes_are_needed():
     data, held = fedquilt.arrays(x, y, x, y, classes=3, name="words"), Partition.of([[0, 1, 2], [3, 4, 5]])
     model = nn.Embedding(3, 3)
     for simulation, message in (
-        (availability(), "needs one label an example"),
+        (availability(), "needs one label per example"),
         (corrupt(0.5, "label_flip"), "labels can be flipped only where an example has one; words"),
     ):
         with pytest.raises(FedquiltError, match=message):

@@ -191,5 +191,5 @@ def test_the_most_frequent_class_is_that_of_the_table_of_counts():
 
 def test_sequences_have_no_most_frequent_class():
     everybody = Population.of(Partition.of([[0], [1]]), np.zeros((2, 7), dtype=np.int64), 3)
-    with pytest.raises(FedquiltError, match="needs one label an example"):
+    with pytest.raises(FedquiltError, match="needs one label per example"):
         ByClassAndHour(24, 0.1, 0.9)(1, everybody, 1)

@@ -22,7 +22,7 @@ def close(ended: Run) -> None:
     if result.interrupted:
         when = f"after round {result.run.round}" if result.run.round else "before the first round was done"
         say(f"Interrupted {when}; nothing is lost.")
-        say(f"Go on with: fedquilt resume {shlex.quote(str(path))}")
+        say(f"Continue with: fedquilt resume {shlex.quote(str(path))}")
         raise typer.Exit(INTERRUPTED)
     history = result.history
     best, lowest = (history.best, history.lowest) if history.whole else (None, None)  # else they are not known

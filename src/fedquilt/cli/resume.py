@@ -1,4 +1,4 @@
-"""`fedquilt resume`: go on with a run that was interrupted."""
+"""`fedquilt resume`: continue a run that was interrupted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def resume(
         bool, typer.Option("--from-start", help="Train again from the first round; what is there is set aside.")
     ] = False,
 ) -> None:
-    """Go on with a run that was interrupted, from its newest good checkpoint."""
+    """Continue an interrupted run from its newest intact checkpoint."""
     from fedquilt.experiment.summary import quiet_summary
 
     before = quiet_summary(run_folder)

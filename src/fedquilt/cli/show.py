@@ -40,7 +40,7 @@ def show(
     table = Table(Column(no_wrap=True), Column(overflow="fold"), show_header=False, box=None, padding=(0, 2, 0, 0))
     lines = _lines(about)
     digest = lines.pop("digest")
-    unbroken = {name: lines.pop(name) for name in ("error", "go on with") if name in lines}
+    unbroken = {name: lines.pop(name) for name in ("error", "continue with") if name in lines}
     for name, text in lines.items():
         table.add_row(f"[bold]{escape(name)}[/bold]", escape(text))
     out.print(table)
@@ -51,9 +51,9 @@ def show(
 
 
 def _lines(about: dict[str, Any]) -> dict[str, str]:
-    # Where records are lost, what the good ones say, and of how many rounds that is.
+    # Where records are lost, what the intact ones say, and of how many rounds that is.
     known = about["known"] or about
-    good = "" if about["known"] is None else f" the {counted(known['rounds'], 'round')} whose records are good"
+    good = "" if about["known"] is None else f" the {counted(known['rounds'], 'round')} whose records are intact"
     of = good and f", in{good}"
     left, best = known["left_out"], known["best"]
     lines = {
@@ -92,9 +92,9 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     lines |= _diagnosis(about.get("diagnosis", {}))
     if about["state"] == "interrupted":
         own = "python" in about["spec"]
-        again = about["good_checkpoint"] is False  # there is none to go on from
+        again = about["good_checkpoint"] is False  # there is none to continue from
         command = f"fedquilt resume {shlex.quote(about['run'])}{' --from-start' if again else ''}"
-        lines["go on with"] = f"fedquilt.train(…, out=…{', from_start=True' if again else ''})" if own else command
+        lines["continue with"] = f"fedquilt.train(…, out=…{', from_start=True' if again else ''})" if own else command
     return lines
 
 
@@ -102,7 +102,7 @@ def _saved(about: dict[str, Any]) -> str:
     if about["good_checkpoint"] is None:
         return "no checkpoint yet"
     if not about["good_checkpoint"]:
-        return "no good checkpoint is left"
+        return "no intact checkpoint is left"
     behind = "" if about["saved_round"] == about["round"] else "; the digest is of that round"
     return f"saved up to {about['saved_round']}{behind}"
 

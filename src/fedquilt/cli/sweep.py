@@ -29,7 +29,7 @@ def sweep(
     folder: Out = None,
     no_import: NoImport = False,
 ) -> None:
-    """Run a spec over a grid of values; finished points are kept, interrupted ones go on."""
+    """Run a spec over a grid of values; finished points are kept, interrupted ones are continued."""
     checked = fedquilt.load_spec(spec, sets or (), unsets or ())
     displays: list[Live | Lines] = []
 
@@ -70,7 +70,7 @@ def sweep(
     if done.interrupted:
         again = ["fedquilt", "sweep", str(spec), *(word for change in sets or () for word in ("--set", change))]
         again += [word for key in unsets or () for word in ("--unset", key)] + ["--no-import"] * no_import
-        say(f"Interrupted. Go on with: {shlex.join([*again, '--out', str(folder)] if folder else again)}")
+        say(f"Interrupted. Continue with: {shlex.join([*again, '--out', str(folder)] if folder else again)}")
         raise typer.Exit(INTERRUPTED)
     if all(point.diverged for point in done.points):
         complain(f"every point diverged. {HINT}.")

@@ -49,9 +49,9 @@ class Saved:
 class Contents:
     """What a run folder holds that is good, and what was found damaged.
 
-    `history` has the records that are good; `lost` the rounds, up to the last one known, whose records are not;
+    `history` has the intact records; `lost` the rounds, up to the last one known, whose records are not;
     `damaged_lines` are those of `metrics.jsonl`, counted from 1.
-    `saved` is the checkpoint to go on from; `unusable` are those that cannot be used, or not with the records there are.
+    `saved` is the checkpoint to continue from; `unusable` are those that cannot be used, or not with the records there are.
     """
 
     tables: dict[str, Any]
@@ -71,7 +71,7 @@ class Contents:
         return max(self.history.last, 0 if self.saved is None else self.saved.run.round)
 
     def start(self, folder: Path, from_start: bool = False) -> Saved | None:
-        """Return the checkpoint to go on from, none to begin with the first round, or refuse if all are damaged or gone."""
+        """Return the checkpoint to continue from, or none to begin anew; refuse if all checkpoints are damaged or gone."""
         if self.saved is None and (self.unusable or self.checkpoints_gone) and not from_start:
             name = shlex.quote(str(folder))
             why = f"{', '.join(path.name for path in self.unusable)}: damaged"
@@ -201,7 +201,7 @@ def _unchecked(path: Path) -> bool:
 def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
     content, checked = path.read_bytes(), True
     if not content.strip():
-        raise RunError(f"{path}: is damaged: it is empty. Put a good copy back. {still_good}")
+        raise RunError(f"{path}: is damaged: it is empty. Restore an intact copy. {still_good}")
     try:
         try:
             text = unsealed_text(content)
@@ -278,7 +278,7 @@ def _about_records(path: Path, lines: dict[int, str], lost: Sequence[range], goo
     words = [f"line {number} is damaged ({why})" for number, why in list(lines.items())[:3]]
     words += [f"{len(lines) - 3} more lines are damaged"] if len(lines) > 3 else []
     consequence = f"the records of {spelled(lost)} are lost" if lost else "no earlier record is lost"
-    return f"{path}: {', '.join([*words, consequence])}; the records of {counted(good, 'round')} are good"
+    return f"{path}: {', '.join([*words, consequence])}; the records of {counted(good, 'round')} are intact"
 
 
 def spelled(lost: Sequence[range]) -> str:
@@ -294,7 +294,7 @@ def spelled(lost: Sequence[range]) -> str:
 
 
 def read_saved(folder: Path) -> Saved | None:
-    """Read the newest checkpoint that is good; no other file is looked at."""
+    """Read the newest intact checkpoint; no other file is looked at."""
     good, _ = _read_checkpoints(checkpoint_paths(folder))
     newest = good[0][1] if good else None
     return newest if isinstance(newest, Saved) else None
@@ -308,7 +308,7 @@ def checkpoint_paths(folder: Path) -> list[Path]:
 
 
 def _read_checkpoints(paths: Sequence[Path]) -> tuple[list[tuple[Path, Saved | int]], dict[Path, str]]:
-    """Return the good ones, all but the newest by their round alone, and what is wrong with the others."""
+    """Return the intact ones, all but the newest by their round alone, and what is wrong with the others."""
     good: list[tuple[Path, Saved | int]] = []
     bad: dict[Path, str] = {}
     for path in paths:

@@ -40,7 +40,7 @@ class Watcher(Protocol):
     """Is told how training goes."""
 
     def begin(self, history: History, last: int) -> None:
-        """Training starts, or goes on after the rounds of `history`."""
+        """Training starts, or continues after the rounds of `history`."""
 
     def heard(self, clients: int, total: int) -> None:
         """That many of a round's clients have answered."""
@@ -51,14 +51,14 @@ class Watcher(Protocol):
 
 @runtime_checkable
 class StageWatcher(Watcher, Protocol):
-    """A watcher that is also told what goes on before the first round."""
+    """A watcher that is also told what happens before the first round."""
 
     def stage(self, text: str) -> None:
         """Something that takes a while begins."""
 
 
 def tell_stage(watcher: Watcher | None, text: str) -> None:
-    """Tell a watcher what goes on before the first round, if it has a method `stage` to be told by."""
+    """Tell a watcher what happens before the first round, if it has a method `stage` to be told by."""
     if isinstance(watcher, StageWatcher):
         watcher.stage(text)
 
@@ -73,7 +73,7 @@ def execute(
 ) -> Result:
     """Run a federation to its last round, from where its folder left off.
 
-    A run that has diverged ends there, unless its options say to go on, and the result says why.
+    A run that has diverged ends there, unless its options say to continue, and the result says why.
     On Ctrl-C the rounds that are complete are saved and the result says `interrupted`. With `from_start` it begins with the
     first round again, and what the folder holds of the rounds so far is set aside.
     """
@@ -142,7 +142,7 @@ def _opened(engine: Engine, federation: Federation, watcher: Watcher | None) -> 
 def _begun(
     federation: Federation, options: Options, folder: RunFolder | None, from_start: bool
 ) -> tuple[RunState, History, RunWriter | None]:
-    """Return the state and the records to go on from, and what keeps those to come."""
+    """Return the state and the records to continue from, and what keeps those to come."""
     if folder is None:
         return federation.start(), History([]), None
     about = {"federation": fingerprint(federation), NAMES: names_of(federation.replica)} | _end(federation)
@@ -163,7 +163,7 @@ def _begun(
     records = [record for record in found.history.records if record["round"] <= run.round]
     folder.forgive()
     with storing(folder.path):
-        # Stale checkpoints must not be taken for the newest ones when the run goes on.
+        # Stale checkpoints must not be taken for the newest ones when the run continues.
         for path in folder.checkpoints if from_start else found.unusable:
             folder.set_aside(path)
         metrics = MetricsWriter(folder, records, aside=from_start or bool(found.damaged_lines) or saved is None)

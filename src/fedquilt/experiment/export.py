@@ -104,14 +104,14 @@ def stored(folder: RunFolder, file: str | Path | None = None) -> tuple[Path, Run
     if newest is None:
         recorded = folder.metrics.exists() and folder.metrics.stat().st_size
         if folder.checkpoints or recorded:
-            which = "no good checkpoint" if folder.checkpoints else "records, but no checkpoint"
-            raise RunError(f"{folder.path}: has {which}: put a good one back, or train again with --from-start")
+            which = "no intact checkpoint" if folder.checkpoints else "records, but no checkpoint"
+            raise RunError(f"{folder.path}: has {which}: restore an intact one, or train again with --from-start")
         raise RunError(f"{folder.path}: has no checkpoint yet; run it for a round or more")
     return newest.path, newest.run, newest.about
 
 
 def _tables(folder: RunFolder) -> dict[str, Any]:
-    """Read the spec; without a good one, the model of a good checkpoint can be had all the same."""
+    """Read the spec; if it is damaged, the model of an intact checkpoint can still be exported."""
     try:
         found = folder.read_aloud()
         warn_if_diverged(folder, found)

@@ -6,7 +6,7 @@ metrics.jsonl        one line per round
 checkpoints/         the two newest states
 partition.npz        who holds what
 clients.json         how every client fares on its own test examples at the end, if it has any
-error.txt            why the run could not go on, if it could not
+error.txt            why the run could not continue, if it could not
 set_aside/           files that had to make room: damaged ones, and those of a run that was begun again
 *.png                plots, once the run has ended
 
@@ -97,7 +97,7 @@ class RunFolder:
         return read_saved(self.path)
 
     def latest(self) -> tuple[RunState, dict[str, str]] | None:
-        """Read the checkpoint to go on from."""
+        """Read the checkpoint to continue from."""
         found = self.read_aloud().saved
         return None if found is None else (found.run, found.about)
 
@@ -138,12 +138,12 @@ class RunFolder:
                     folder.rmdir()
 
     def fail(self, why: str) -> None:
-        """Note why a run could not go on."""
+        """Note why a run could not continue."""
         with contextlib.suppress(OSError):
             write_whole(self.path / ERROR, sealed_text(why).encode())
 
     def forgive(self) -> None:
-        """Forget why a run could not go on: it is tried again."""
+        """Forget why a run could not continue: it is tried again."""
         with storing(self.path):
             (self.path / ERROR).unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""What a user is warned of while a run goes on."""
+"""What a user is warned of during a run."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def warn_of_untested(history: History) -> None:
 
 
 def warn_of_divergence(history: History, options: Options, last: int) -> None:
-    """Warn of a run that has diverged and goes on all the same, the first time."""
+    """Warn of a run that has diverged and continues nevertheless, the first time."""
     if options.on_divergence == "stop" or len(history) == last:
         return
     why = divergence(history, last)

@@ -76,7 +76,7 @@ class Live:
         self._shown = 0.0
 
     def stage(self, text: str) -> None:
-        """Say what goes on before training begins."""
+        """Say what happens before training begins."""
         self._console.print(f"{self._title}: {text} …", highlight=False, markup=False, soft_wrap=True)
 
     def begin(self, history: History, last: int) -> None:
@@ -150,11 +150,11 @@ class Lines:
         self._written = 0.0
 
     def stage(self, text: str) -> None:
-        """Say what goes on before training begins."""
+        """Say what happens before training begins."""
         self._print(f"{self._title}: {text}")
 
     def begin(self, history: History, last: int) -> None:
-        """Say that training begins or goes on."""
+        """Say that training begins or continues."""
         self._pace = Pace(history.last, last)
         how = f"continues after round {history.last}" if history.last else "begins"
         self._print(f"{self._title}: {how}, {counted(last, 'round')} in all")

@@ -1,4 +1,4 @@
-"""Runs a spec into a run folder, and goes on with a run that was interrupted."""
+"""Runs a spec into a run folder, and continues a run that was interrupted."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def run(
 def resume(
     path: str | Path, rounds: int | None = None, watcher: Watcher | None = None, from_start: bool = False
 ) -> Run:
-    """Go on with a run from its newest good checkpoint; `rounds` makes it longer.
+    """Continue a run from its newest intact checkpoint; `rounds` makes it longer.
 
     A run all of whose checkpoints are damaged is refused, unless it is to train again `from_start`: what the folder holds
     of the rounds so far is then set aside.

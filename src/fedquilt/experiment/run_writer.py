@@ -28,7 +28,7 @@ class RunWriter:
         seconds: float,
         frozen: Tensors,
     ) -> None:
-        """Go on after round `start`, with a checkpoint every so many seconds; `about` and `frozen` stand in each."""
+        """Continue after round `start`, with a checkpoint every so many seconds; `about` and `frozen` stand in each."""
         self.metrics = metrics
         self.fares = ClientFares()
         self._folder = folder
@@ -58,7 +58,7 @@ class RunWriter:
                 self._save(self._newest)
 
     def fail(self, why: str | None) -> None:
-        """Save what there is, and note why the run could not go on, if that is known."""
+        """Save what there is, and note why the run could not continue, if that is known."""
         self.catch_up()
         if why is not None:
             self._folder.fail(why)

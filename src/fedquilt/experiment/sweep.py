@@ -7,8 +7,8 @@
     target = 0.97
     "Table 1" = 87
 
-Every point of the grid has a run folder of its own; points that are finished are not run again, and interrupted ones go on.
-A point is what its settings say, and what of the engine decides the bits: another one is refused.
+Every point of the grid has its own run folder; finished points are not run again, and interrupted ones are continued. A
+point is identified by its settings and by those of the engine that decide the bits: a folder of other ones is refused.
 """
 
 from __future__ import annotations

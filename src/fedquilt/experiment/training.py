@@ -70,7 +70,7 @@ def train(
     """Train your own model on your own data, and return the history and the trained model.
 
     The module that is given is not changed. With `out`, metrics and checkpoints are kept in that folder, and the same
-    call goes on from there after an interruption. With `from_start` it begins with the first round again, and what the
+    call continues from there after an interruption. With `from_start` it begins with the first round again, and what the
     folder holds of the rounds so far is set aside: a run all of whose checkpoints are damaged goes on in no other way.
 
     `loss` is a name, or a function of outputs and targets that returns one loss a prediction; `metrics` are names or such
