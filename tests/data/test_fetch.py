@@ -205,7 +205,7 @@ def test_offline_says_what_to_put_where(site: Site, home: Path) -> None:
     with pytest.raises(DataError) as caught:
         fetch(published(Source("files", nobody), Source("archive", site.address + "no.tar")), quiet, quiet)
     message = str(caught.value)
-    for part in (f"{nobody}: cannot be fetched", "404", f"{home}/pair/one.bin", f"{home}/pair/two.bin", ".gz added"):
+    for part in (f"{nobody}: cannot be downloaded", "404", f"{home}/pair/one.bin", f"{home}/pair/two.bin", ".gz added"):
         assert part in message
     assert held(home) == []
 

@@ -108,7 +108,7 @@ def test_other_names_for_columns(folder: Path) -> None:
         ),
         ([("a.png", "oak", "ann", "1", "east")], HEADER, "from -180 to 180, got 'east'"),
         ([("a.png", "oak", "ann", "1", "inf")], HEADER, "got 'inf'"),
-        ([("a.png", "oak", "1.0")], ("path", "label", "latitude"), "a column 'latitude' alone"),
+        ([("a.png", "oak", "1.0")], ("path", "label", "latitude"), "a column 'latitude' only"),
     ],
 )
 def test_what_is_wrong_with_a_table(

@@ -193,7 +193,7 @@ def test_many_threads_fill_one_cache(tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"cache: the folder .*file/cache cannot be made"):
+    with pytest.raises(DataError, match=r"cache: the folder .*file/cache cannot be created"):
         Images(ImageFiles(tmp_path, []), size=8, cache=tmp_path / "file" / "cache")
 
 

@@ -65,7 +65,7 @@ def test_shape(tmp_path: Path) -> None:
         (TRAIN, {"users": [1, 2, 3]}, "user 1 has no 'x' and 'y'"),
         ({"a": (["text"], [0])}, {}, "'a': x holds text, so y must hold the next characters"),
         ({"a": ([["1", "Mon", "q", "me", "Hi"]], [1])}, {}, "'a': x holds lists of strings, as in LEAF's Sent140"),
-        ({"a": ([[1]], ["e"])}, {}, "'a': y holds text"),
+        ({"a": ([[1]], ["e"])}, {}, "'a': y must hold numbers only"),
         ({"a": ([[1]], [[0]])}, {}, "'a': y has more than one label"),
         ({"a": ([[1], [1, 2]], [0, 1])}, {}, "'a': examples of different shapes"),
         ({"a": ([[1]], [0]), "b": ([[1, 2]], [0])}, {}, r"examples of different shapes: \(1,\) \(user 'a'\)"),

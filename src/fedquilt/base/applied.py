@@ -30,7 +30,7 @@ def applied_once(algorithm: Any, wrapper: Callable[..., Any], arguments: Mapping
     True
     >>> fed_prox(once, mu=0.2)
     Traceback (most recent call last):
-    fedquilt.base.errors.SpecError: fed_prox is applied twice, with different values (mu = 0.1 and mu = 0.2): take one
+    fedquilt.base.errors.SpecError: fed_prox is applied twice, with different values (mu = 0.1 and mu = 0.2): use one
     of them
     """
     name, values = wrapper.__name__, {key: describe(value) for key, value in arguments.items()}
