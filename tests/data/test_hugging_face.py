@@ -131,7 +131,8 @@ def test_images_that_cannot_be_used(tmp_path: Path) -> None:
     path = save_images(tmp_path / "shapes", [*noise(1, 4, 5, 3), *noise(1, 5, 4, 3)])
     data = hugging_face(path)
     with pytest.raises(
-        DataError, match=r"test: row 2, column 'image': .* 5 × 4 × 3 values, but the first one has 4 × 5 × 3 values; set"
+        DataError,
+        match=r"test: row 2, column 'image': .* 5 × 4 × 3 values, but the first one has 4 × 5 × 3 values; set",
     ):
         data.prepare(data.test.x)
     assert hugging_face(path, size=4).prepare(data.test.x).shape == (2, 3, 4, 4)

@@ -193,7 +193,9 @@ def test_folders_that_are_none(trees: Path) -> None:
     with pytest.raises(DataError, match=r"oak: has no folders of images; set `table`, or make one subfolder per class"):
         fedquilt.image_folder(trees / "train" / "oak")
     (trees / "train" / "empty").mkdir()
-    with pytest.raises(DataError, match=r"empty: has no images; without a `table`, every subfolder of .*train is a class"):
+    with pytest.raises(
+        DataError, match=r"empty: has no images; without a `table`, every subfolder of .*train is a class"
+    ):
         fedquilt.image_folder(trees / "train")
     with pytest.raises(DataError, match=r"0\.PNG: is not a folder"):
         fedquilt.image_folder(trees / "train" / "oak" / "0.PNG")

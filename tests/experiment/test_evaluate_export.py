@@ -366,7 +366,7 @@ def weights(folder: Path, **tensors: torch.Tensor) -> None:
         ({"metrics": ["error"], "stop_at": 0.5}, r"\[run\] stop_at: is an accuracy, which this run does not measure"),
         ({"start": "gone.safetensors"}, r"\[run\] start: .*gone\.safetensors: no such weights file"),
         ({"start": "spec.toml"}, r"\[run\] start: .*spec\.toml: cannot be read as safetensors"),
-        ({"start": "wide.safetensors"}, r"\[run\] start: .* 1\.weight is \(20, 64\), where the model has \(16, 64\)"),
+        ({"start": "wide.safetensors"}, r"\[run\] start: .* 1\.weight is \(20, 64\), but the model has \(16, 64\)"),
         ({"start_skip": ["5"]}, r"\[run\] start_skip: lists parts that the file `start` does not fill"),
         ({"start": "wide.safetensors", "start_skip": ["7"]}, r"\[run\] start_skip: the model has no part called '7'"),
         ({"trainable": 4}, r"\[run\] trainable: the last 4 layers are requested, but the model has 3"),

@@ -130,7 +130,7 @@ def test_weights_in_eight_bits_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     names = build(check_spec(SPEC))[0].replica.module.state_dict()
     save_file({name: value.to(torch.float8_e4m3fn) for name, value in names.items()}, path)
-    with pytest.raises(SpecError, match=r"\[run\] start: .*F8_E4M3, where the model has torch.float32"):
+    with pytest.raises(SpecError, match=r"\[run\] start: .*F8_E4M3, but the model has torch.float32"):
         build(check_spec(with_key("run.start", str(path))))
 
 

@@ -69,7 +69,7 @@ def test_the_message_lists_what_is_missing_left_over_and_misshapen(tmp_path: Pat
         load_weights(model, path)
     assert str(caught.value) == (
         f"{path}: does not fit the model: it lacks 1.bias; it has head, which the model lacks; "
-        "0.bias is (4,), where the model has (3,)"
+        "0.bias is (4,), but the model has (3,)"
     )
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name]), name
@@ -95,7 +95,7 @@ def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 
 def test_whole_numbers_for_weights_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, {"weight": torch.ones(1, 2, dtype=torch.int64), "bias": torch.zeros(1)})
-    with pytest.raises(DataError, match=r"weight is I64, where the model has torch\.float32"):
+    with pytest.raises(DataError, match=r"weight is I64, but the model has torch\.float32"):
         load_weights(nn.Linear(2, 1), path)
 
 
@@ -103,7 +103,7 @@ def test_whole_numbers_for_weights_are_refused(tmp_path: Path) -> None:
 def test_numbers_of_other_kinds_are_refused(tmp_path: Path, kind: torch.dtype) -> None:
     path = written(tmp_path, {"weight": torch.ones(1, 2).to(kind), "bias": torch.zeros(1)})
     with pytest.raises(
-        DataError, match=r"weight is \w+, where the model has torch\.float32, which is read from F32, F64"
+        DataError, match=r"weight is \w+, but the model has torch\.float32, which is read from F32, F64"
     ):
         load_weights(nn.Linear(2, 1), path)
 
