@@ -107,7 +107,7 @@ def _problems(own: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> list
         if shape != tuple(own[name].shape)
     ]
     kinds = [
-        f"{name} is {stored[name].get_dtype()}, where the model has {own[name].dtype}, which is read from "
+        f"{name} is {stored[name].get_dtype()}, but the model has {own[name].dtype}, which is read from "
         f"{', '.join(FLOATING if own[name].is_floating_point() else WHOLE)}; convert it"
         for name in shapes
         if stored[name].get_dtype() not in (FLOATING if own[name].is_floating_point() else WHOLE)
