@@ -37,7 +37,7 @@ def test_a_last_batch_of_one_does_not_cost_the_client_its_round(blobs, normalise
     assert len(said) == 1
     assert [record["dropped"] for record in result.history] == [[], []]
     assert [record["examples"] for record in result.history] == [16 + 20 + 8 + 3] * 2
-    with pytest.warns(RuntimeWarning, match="left out"):
+    with pytest.warns(RuntimeWarning, match="which is skipped"):
         assert train(normalised, blobs, SIZES, engine=fedquilt.processes(workers=2)).digest == result.digest
 
 
@@ -92,6 +92,6 @@ def test_asked_for_every_short_last_batch_is_left_out_but_never_the_only_one(siz
 
 def test_one_shot_counts_its_passes_without_what_is_left_out(blobs, normalised):
     method = fedquilt.one_shot(batch=8, max_epochs=5, tolerance=0.0, patience=5)
-    with pytest.warns(RuntimeWarning, match="is left out"):
+    with pytest.warns(RuntimeWarning, match="which is skipped"):
         result = fedquilt.train(normalised, blobs, SIZES, method, 1, engine=fedquilt.inline())
     assert result.history.records[0]["examples"] == 5 * (16 + 20 + 8 + 3)
