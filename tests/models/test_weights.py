@@ -109,7 +109,7 @@ def test_numbers_of_other_kinds_are_refused(tmp_path: Path, kind: torch.dtype) -
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.safetensors: no such file"):
+    with pytest.raises(DataError, match=r"none\.safetensors: no such weights file"):
         load_weights(nn.Linear(2, 1), tmp_path / "none.safetensors")
 
 
