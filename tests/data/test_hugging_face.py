@@ -132,7 +132,7 @@ def test_images_that_cannot_be_used(tmp_path: Path) -> None:
     data = hugging_face(path)
     with pytest.raises(
         DataError,
-        match=r"test: row 2, column 'image': .* 5 × 4 × 3 values, but the first one has 4 × 5 × 3 values; set",
+        match=r"test: row 2, column 'image': .* 5 × 4 × 3 values, but the first one has 4 × 5 × 3; set",
     ):
         data.prepare(data.test.x)
     assert hugging_face(path, size=4).prepare(data.test.x).shape == (2, 3, 4, 4)
