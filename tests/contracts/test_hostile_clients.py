@@ -136,13 +136,13 @@ def ordinary(go, known):
 
     def of(engine, name):
         if (engine, name) not in known:
-            known[engine, name] = reason_of(go(engine, ORDINARY[name]))
+            known[engine, name] = what_is_known(go(engine, ORDINARY[name]))
         return known[engine, name]
 
     return of
 
 
-def reason_of(result):
+def what_is_known(result):
     """The digest, and what is known of each round."""
     timeless = [{k: v for k, v in r.items() if k not in ("seconds", "dropped")} for r in result.history]
     return result.digest, timeless
@@ -158,7 +158,7 @@ def test_what_a_client_raises_is_its_own_fault(name, engine, go, ordinary):
         assert reason.startswith(text)
         assert reason.isprintable()
         assert len(reason) < LONGEST_TEXT + 100
-    assert reason_of(result) == expected
+    assert what_is_known(result) == expected
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -238,7 +238,7 @@ def test_an_update_that_is_none(name, engine, go, ordinary):
     result = go(engine, FORMS[name])
     for reason in left_out(result, "overflow" if name in ("NaN", "infinite", "large") else "unusable update"):
         assert reason.startswith("sent ")
-    assert reason_of(result) == expected
+    assert what_is_known(result) == expected
 
 
 def abort(delta):
@@ -293,7 +293,7 @@ def test_a_client_that_kills_its_worker_is_left_out_after_three_deaths(name, eng
     result = go(engine, act)
     for reason in left_out(result, "died"):
         assert reason.startswith(f"3 worker processes died on it {text}")
-    assert reason_of(result) == expected
+    assert what_is_known(result) == expected
 
 
 @pytest.mark.parametrize("engine", WORKERS)
@@ -315,7 +315,7 @@ def test_deaths_by_chance_cost_nobody_his_place_and_no_bits(engine, go, ordinary
 
     result = go(engine, unlucky)
     assert note.stat().st_size == chances
-    assert reason_of(result) == ordinary(engine, "behaves")
+    assert what_is_known(result) == ordinary(engine, "behaves")
 
 
 def test_a_client_that_is_drawn_twice_is_left_out_in_both_slots(blobs, smooth):
@@ -382,7 +382,7 @@ def test_a_client_that_never_ends_is_left_out_when_its_time_is_up(act, engine, g
     for reason in left_out(result, "too slow"):
         assert reason == "took longer than the 1.5 s of run.client_seconds"
     assert time.monotonic() - begun < 30
-    assert reason_of(result) == ordinary(engine, "raises")
+    assert what_is_known(result) == ordinary(engine, "raises")
 
 
 def lasting(change):
@@ -435,7 +435,7 @@ def test_settings_that_a_client_changes_are_put_back(name, engine, go, ordinary)
     before = [setting.read() for setting in SETTINGS]
     expected = ordinary(engine, "behaves")
     result = go(engine, lasting(CHANGES[name]))
-    assert reason_of(result) == expected
+    assert what_is_known(result) == expected
     assert all(record["dropped"] == [] for record in result.history)
     assert [setting.read() for setting in SETTINGS] == before
 
@@ -529,7 +529,7 @@ def telling(told):
 
     def end(visit, trained):
         parting = exchange.end(visit, trained)
-        return parting if visit.context.client != HOSTILE else Parting(parting.keep, reason_of(parting.told["variate"]))
+        return parting if visit.context.client != HOSTILE else Parting(parting.keep, told(parting.told["variate"]))
 
     return replace(method, exchanges=(replace(exchange, end=end),))
 
@@ -553,11 +553,11 @@ TOLD = {
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", TOLD)
 def test_what_is_told_besides_the_update_is_checked_as_well(name, engine, go):
-    expected = reason_of(go(engine, lambda delta: delta, method=telling(TOLD["NaN"])))
+    expected = what_is_known(go(engine, lambda delta: delta, method=telling(TOLD["NaN"])))
     result = go(engine, lambda delta: delta, method=telling(TOLD[name]))
     for reason in left_out(result, "unusable update"):
         assert "variate" in reason or "scaffold" in reason
-    assert reason_of(result) == expected
+    assert what_is_known(result) == expected
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -8,7 +8,7 @@ import pytest
 from fuzzing.mutations import mutation
 from fuzzing.trials import outcomes
 
-COUNT = 2000
+COUNT = 400
 
 
 @pytest.mark.timeout(600)

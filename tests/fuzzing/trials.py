@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from fuzzing.mutations import FILES, Mutation, mutation
 
@@ -47,13 +47,11 @@ class Outcome:
 
 def outcomes(seeds: Iterable[int]) -> Iterator[Outcome]:
     """Try the changed specs of some seeds, one after the other."""
-    with tempfile.TemporaryFile("w+") as stack:  # where a process that does not answer says what it is doing
-        yield from _outcomes(seeds, stack)
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _outcomes(seeds, Path(folder) / "stack")
 
 
-def _outcomes(seeds: Iterable[int], stack: IO[str]) -> Iterator[Outcome]:
-    import torch._dynamo  # noqa: F401  # by itself, vmap imports it, which takes seconds: once for all processes
-
+def _outcomes(seeds: Iterable[int], stack: Path) -> Iterator[Outcome]:
     process: Any = None
     for seed in seeds:
         if process is None:
@@ -69,10 +67,7 @@ def _outcomes(seeds: Iterable[int], stack: IO[str]) -> Iterator[Outcome]:
         else:
             os.kill(process.pid, signal.SIGUSR1)
             time.sleep(0.5)
-            stack.seek(0)
-            wrong = f"no answer in {6 * PATIENCE:g} s\n{stack.read()[:1500]}"
-            stack.seek(0)
-            stack.truncate()
+            wrong = f"no answer in {6 * PATIENCE:g} s\n{stack.read_text()[:1500]}"
         _ended(process)
         process = None
         yield Outcome(seed, time.monotonic() - begun, "", wrong=wrong)
@@ -80,11 +75,19 @@ def _outcomes(seeds: Iterable[int], stack: IO[str]) -> Iterator[Outcome]:
         _ended(process)
 
 
-def _started(stack: IO[str]) -> tuple[Any, Connection]:
+def _started(stack: Path) -> tuple[Any, Connection]:
+    """Start a process that tries specs; it writes to the file `stack` what it is doing when it gets SIGUSR1.
+
+    It is spawned, not forked: a process forked from one that has used several OpenMP threads hangs in the first parallel
+    operation.
+    """
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("fork").Process(target=_work, args=(ours, theirs, stack))
+    process = multiprocessing.get_context("spawn").Process(target=_work, args=(theirs, stack))
     process.start()
     theirs.close()
+    if not ours.poll(20 * PATIENCE):  # imports take seconds, on a busy machine many
+        raise TimeoutError("the process that tries specs did not start")
+    assert ours.recv() == "ready"
     return process, ours
 
 
@@ -94,16 +97,18 @@ def _ended(process: Any) -> None:
     process.join()
 
 
-def _work(ours: Connection, connection: Connection, stack: IO[str]) -> None:
-    ours.close()
+def _work(connection: Connection, stack: Path) -> None:
+    import torch._dynamo  # noqa: F401  # by itself, vmap imports it, which takes seconds: once for all trials
+
     os.setsid()
-    faulthandler.register(signal.SIGUSR1, stack)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     size = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY,) * 2)
-    with contextlib.suppress(EOFError), Path(os.devnull).open("w") as nowhere:
+    with contextlib.suppress(EOFError), Path(os.devnull).open("w") as nowhere, stack.open("w") as stacks:
+        faulthandler.register(signal.SIGUSR1, stacks)
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
+        connection.send("ready")
         while True:
             seed = connection.recv()
             try:
