@@ -49,7 +49,7 @@ def info(
     ] = False,
 ) -> None:
     """Describe a data set: counts, licence, sources, where its files are looked for and which are missing."""
-    from fedquilt.data.fetch.by_hand import BY_HAND
+    from fedquilt.data.fetch.by_hand import all_by_hand
     from fedquilt.data.fetch.published_counts import COUNTS
 
     published = _published(name)
@@ -59,7 +59,7 @@ def info(
         for counts in COUNTS.get(name, {}).values():
             say(str(counts))
         say(_by_hand(name) or "It has no published files: nothing is to be fetched.")
-        wanted = BY_HAND.get(name, ())
+        wanted = all_by_hand().get(name, ())
         files = [(each, there) for each in wanted if (there := each.found()) is not None]
     else:
         _describe(published)
@@ -159,28 +159,29 @@ def _published(name: str) -> Published | None:
 
 def _by_hand(name: str) -> str:
     """Say what a data set looks for that fedquilt cannot fetch; nothing if it is none of those."""
-    from fedquilt.data.fetch.by_hand import BY_HAND
+    from fedquilt.data.fetch.by_hand import all_by_hand
     from fedquilt.data.fetch.folders import folders
 
-    if name not in BY_HAND:
+    files = all_by_hand().get(name)
+    if files is None:
         return ""
-    sources = dict.fromkeys(wanted.source for wanted in BY_HAND[name])
+    sources = dict.fromkeys(wanted.source for wanted in files)
     return "\n".join(
         [
             "fedquilt has no source to fetch its files from; they are put in place by hand.",
             f"looked for in: {', '.join(map(str, folders()))} (FEDQUILT_DATA names other folders)",
-            *map(str, BY_HAND[name]),
+            *map(str, files),
             *(f"source: {source}" for source in sources),
         ]
     )
 
 
 def _state(name: str) -> tuple[str, str]:
-    from fedquilt.data.fetch.by_hand import BY_HAND
+    from fedquilt.data.fetch.by_hand import all_by_hand
 
     published = _published(name)
     if published is None:
-        needed = [wanted for wanted in BY_HAND.get(name, ()) if not wanted.when]
+        needed = [wanted for wanted in all_by_hand().get(name, ()) if not wanted.when]
         state = "there" if all(wanted.found() for wanted in needed) else BY_HAND_STATE
         return state if needed else "nothing to fetch", registry.datasets.summary(name)
     there = len(published.files) - len(published.missing())

@@ -47,7 +47,9 @@ def divided(data: Data, given: Partition, algorithm: Algorithm, seed: int) -> Di
     if partition.test is not None:  # test examples of their own count, and nothing is held out
         _require_rows(data, partition.test, "test", len(data.test))
         if len(partition.test) != len(partition):
-            raise FedquiltError(f"the partition has {len(partition)} clients, but per-client tests for {len(partition.test)}")
+            raise FedquiltError(
+                f"the partition has {len(partition)} clients, but per-client tests for {len(partition.test)}"
+            )
         tests = ClientTests(partition.test, replace(data.test, noise=partition.test.noise))
     elif share:
         partition, tested = hold_out(partition, share, seed)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
+from fedquilt.base.registry import sources
 from fedquilt.data.fetch.digest import check_digest
 from fedquilt.data.fetch.folders import folders
 from fedquilt.data.fetch.tell import Tell, tell_nobody
 
-BY_HAND: dict[str, tuple[Wanted, ...]] = {}
-"""What every such data set looks for, by its name."""
+_BY_HAND: dict[str, tuple[Wanted, ...]] = {}
 
 
 @dataclass(frozen=True)
@@ -56,4 +57,15 @@ class Wanted:
 
 def by_hand(name: str, *wanted: Wanted) -> None:
     """Add a data set to those that `fedquilt data` knows to be put in place by hand."""
-    BY_HAND[name] = wanted
+    _BY_HAND[name] = wanted
+
+
+def all_by_hand() -> dict[str, tuple[Wanted, ...]]:
+    """Return what every data set of this kind looks for, by its name.
+
+    >>> sorted(all_by_hand())[:3]
+    ['femnist', 'inaturalist', 'landmarks']
+    """
+    for module, _ in sources("fedquilt.data.sets", "by_hand("):
+        import_module(module)
+    return _BY_HAND
