@@ -529,7 +529,9 @@ def telling(told):
 
     def end(visit, trained):
         parting = exchange.end(visit, trained)
-        return parting if visit.context.client != HOSTILE else Parting(parting.keep, told(parting.told["variate"]))
+        if visit.context.client != HOSTILE:
+            return parting
+        return Parting(parting.client_state, told(parting.extra_upload["variate"]))
 
     return replace(method, exchanges=(replace(exchange, end=end),))
 
@@ -569,7 +571,7 @@ def test_steps_that_cannot_be(steps, engine, go):
 
     def end(visit, trained):
         claimed = steps if visit.context.client == HOSTILE else trained.effective_steps
-        return Parting(told={"steps": torch.tensor([claimed], dtype=torch.float64)})
+        return Parting(extra_upload={"steps": torch.tensor([claimed], dtype=torch.float64)})
 
     method = replace(method, exchanges=(replace(exchange, end=end),))
     result = go(engine, lambda delta: delta, method=method)
@@ -617,7 +619,7 @@ KEPT = {
 @pytest.mark.parametrize("name", KEPT)
 def test_what_a_client_keeps_must_be_fit_to_be_kept(name, engine, go, tmp_path):
     def end(visit, trained):
-        return Parting(keep=KEPT[name]() if visit.context.client == HOSTILE else {"own": torch.ones(2)})
+        return Parting(client_state=KEPT[name]() if visit.context.client == HOSTILE else {"own": torch.ones(2)})
 
     method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
     method = replace(method, exchanges=(Exchange("memory", end=end, remembers=True),))
@@ -642,7 +644,7 @@ def test_a_client_that_ends_its_worker_when_it_is_answered_for_is_the_one_to_bla
     """Its update is examined after the others have been trained."""
 
     def end(visit, trained):
-        return Parting(keep={"own": Bomb() if visit.context.client == HOSTILE else torch.ones(2)})
+        return Parting(client_state={"own": Bomb() if visit.context.client == HOSTILE else torch.ones(2)})
 
     method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
     method = replace(method, exchanges=(Exchange("memory", end=end, remembers=True),))

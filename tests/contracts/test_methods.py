@@ -84,7 +84,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(name, blobs, unbalanced, smoo
 
 @pytest.mark.parametrize("name", METHODS)
 def test_everything_that_a_run_carries_is_in_its_checkpoint(name, blobs, unbalanced, smooth, tmp_path):
-    """Models, groups, the server's memory, what is announced, and what clients keep: to the bit, and nothing less."""
+    """Models, groups, the server's memory, the broadcast, and client state: to the bit, and nothing less."""
     result = train(name, blobs, unbalanced, smooth, out=tmp_path / "run")
     saved, _ = RunFolder(tmp_path / "run").latest()
     assert _same(saved, result.run)
@@ -195,8 +195,8 @@ def test_what_a_client_keeps_comes_back_in_the_order_of_writing(blobs, unbalance
 
 def _mark(visit, trained):
     """Keep a table without content, and one more level of them: their presence alone counts the client's rounds."""
-    assert visit.kept in (None, {}, {"again": {}}), visit.kept
-    return Parting(keep={} if visit.kept is None else {"again": {}})
+    assert visit.client_state in (None, {}, {"again": {}}), visit.client_state
+    return Parting(client_state={} if visit.client_state is None else {"again": {}})
 
 
 def _slower(direction, state, at):
@@ -204,7 +204,11 @@ def _slower(direction, state, at):
 
 
 def _scale(visit):
-    return {"scale": torch.tensor({None: 1.0, 0: 0.5, 1: 0.25}[None if visit.kept is None else len(visit.kept)])}
+    return {
+        "scale": torch.tensor(
+            {None: 1.0, 0: 0.5, 1: 0.25}[None if visit.client_state is None else len(visit.client_state)]
+        )
+    }
 
 
 def marked():

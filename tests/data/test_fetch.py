@@ -25,7 +25,7 @@ from fedquilt.data.fetch import archives
 from fedquilt.data.fetch.archives import data_of_deb, take_members
 from fedquilt.data.fetch.download import download
 from fedquilt.data.fetch.get import fetch
-from fedquilt.data.fetch.published import File, Published, Source, all_published
+from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, all_published
 
 ONE, TWO = os.urandom(300_000), b"two" * 1000
 
@@ -95,8 +95,8 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def published(*sources: Source) -> Published:
-    return Published(
+def published(*sources: DownloadSource) -> PublishedData:
+    return PublishedData(
         "pair",
         about="Two files.",
         train=1,
@@ -127,7 +127,7 @@ def held(home: Path) -> list[str]:
 def test_files_one_by_one(site: Site, home: Path) -> None:
     site.files = {"/a/one.bin": ONE, "/a/two.bin": TWO}
     told: list[tuple[str, int, int | None]] = []
-    placed = fetch(published(Source("files", site.address + "a/")), lambda *words: told.append(words), quiet)
+    placed = fetch(published(DownloadSource("files", site.address + "a/")), lambda *words: told.append(words), quiet)
     assert [path.read_bytes() for path in placed] == [ONE, TWO]
     assert held(home) == ["pair/one.bin", "pair/two.bin"]
     assert not (home / ".fetch").exists()
@@ -136,13 +136,13 @@ def test_files_one_by_one(site: Site, home: Path) -> None:
 
 def test_packed_files_are_checked_by_their_content(site: Site, home: Path) -> None:
     site.files = {"/one.bin.gz": gzip.compress(ONE), "/two.bin.gz": gzip.compress(TWO)}
-    fetch(published(Source("files", site.address, ending=".gz")), quiet, quiet)
+    fetch(published(DownloadSource("files", site.address, ending=".gz")), quiet, quiet)
     assert held(home) == ["pair/one.bin.gz", "pair/two.bin.gz"]
 
 
 def test_an_interrupted_download_goes_on(site: Site, home: Path) -> None:
     site.files, site.cut = {"/one.bin": ONE, "/two.bin": TWO}, 100_000
-    about = published(Source("files", site.address))
+    about = published(DownloadSource("files", site.address))
     with pytest.raises(DataError, match="100,000 bytes are kept"):
         fetch(about, quiet, quiet)
     assert held(home) == [".fetch/pair/one.bin.part"]
@@ -172,7 +172,9 @@ def test_wrong_content_is_not_kept_and_the_next_source_is_tried(site: Site, home
     site.files = {"/bad/one.bin": ONE[:-1] + b"?", "/good/one.bin": ONE, "/good/two.bin": TWO}
     said: list[str] = []
     fetch(
-        published(Source("files", site.address + "bad/"), Source("files", site.address + "good/")), quiet, said.append
+        published(DownloadSource("files", site.address + "bad/"), DownloadSource("files", site.address + "good/")),
+        quiet,
+        said.append,
     )
     assert any("the content differs from the published file" in line for line in said)
     assert held(home) == ["pair/one.bin", "pair/two.bin"]
@@ -182,7 +184,7 @@ def test_wrong_content_is_not_kept_and_the_next_source_is_tried(site: Site, home
 def test_a_wrong_digest_everywhere(site: Site, home: Path) -> None:
     site.files = {"/one.bin": b"x" * len(ONE), "/two.bin": TWO}
     with pytest.raises(DataError, match=f"SHA-256 {sha256(b'x' * len(ONE))}, expected {sha256(ONE)}"):
-        fetch(published(Source("files", site.address)), quiet, quiet)
+        fetch(published(DownloadSource("files", site.address)), quiet, quiet)
     assert held(home) == []
 
 
@@ -203,7 +205,9 @@ def test_nothing_but_the_web_is_opened(tmp_path: Path) -> None:
 def test_offline_says_what_to_put_where(site: Site, home: Path) -> None:
     nobody = "http://127.0.0.1:1/"
     with pytest.raises(DataError) as caught:
-        fetch(published(Source("files", nobody), Source("archive", site.address + "no.tar")), quiet, quiet)
+        fetch(
+            published(DownloadSource("files", nobody), DownloadSource("archive", site.address + "no.tar")), quiet, quiet
+        )
     message = str(caught.value)
     for part in (f"{nobody}: cannot be downloaded", "404", f"{home}/pair/one.bin", f"{home}/pair/two.bin", ".gz added"):
         assert part in message
@@ -214,7 +218,7 @@ def test_only_what_is_missing_is_fetched(site: Site, home: Path) -> None:
     (home / "other" / "pair").mkdir(parents=True)
     (home / "other" / "pair" / "one.bin").write_bytes(ONE)
     site.files = {"/two.bin": TWO}
-    about = published(Source("files", site.address))
+    about = published(DownloadSource("files", site.address))
     assert fetch(about, quiet, quiet) == [home / "pair" / "two.bin"]
     assert fetch(about, quiet, quiet) == []
     assert len(site.asked) == 1
@@ -231,18 +235,18 @@ def test_a_folder_that_cannot_be_written_to(site: Site, tmp_path: Path, monkeypa
     (tmp_path / "file").touch()
     monkeypatch.setenv("FEDQUILT_DATA", str(tmp_path / "file"))
     with pytest.raises(DataError, match=r"cannot be written to .*Not a directory.*set FEDQUILT_DATA"):
-        fetch(published(Source("files", site.address)), quiet, quiet)
+        fetch(published(DownloadSource("files", site.address)), quiet, quiet)
     # The first folder that can be is taken.
     monkeypatch.setenv("FEDQUILT_DATA", f"{tmp_path / 'file'}{os.pathsep}{tmp_path / 'second'}")
     site.files = {"/one.bin": ONE, "/two.bin": TWO}
-    fetch(published(Source("files", site.address)), quiet, quiet)
+    fetch(published(DownloadSource("files", site.address)), quiet, quiet)
     assert held(tmp_path / "second") == ["pair/one.bin", "pair/two.bin"]
 
 
 def test_an_archive(site: Site, home: Path) -> None:
     content = tar({"deep/down/one.bin": ONE, "package/readme": b"", "../../two.bin": TWO})
     site.files = {"/pair.tar.gz": content}
-    source = Source("archive", site.address + "pair.tar.gz", size=len(content), digest=sha256(content))
+    source = DownloadSource("archive", site.address + "pair.tar.gz", size=len(content), digest=sha256(content))
     fetch(published(source), quiet, quiet)
     assert held(home) == ["pair/one.bin", "pair/two.bin"]
 
@@ -251,7 +255,7 @@ def test_an_archive_that_came_whole_is_not_fetched_again(site: Site, home: Path)
     content = tar({"one.bin": ONE, "two.bin": TWO})
     (home / ".fetch" / "pair").mkdir(parents=True)
     (home / ".fetch" / "pair" / "pair.tar.gz").write_bytes(content)
-    fetch(published(Source("archive", site.address + "pair.tar.gz", digest=sha256(content))), quiet, quiet)
+    fetch(published(DownloadSource("archive", site.address + "pair.tar.gz", digest=sha256(content))), quiet, quiet)
     assert held(home) == ["pair/one.bin", "pair/two.bin"]
     assert site.asked == []
 
@@ -262,7 +266,7 @@ def test_an_archive_that_is_not_the_published_one_is_not_opened(
     monkeypatch.setattr(tarfile, "open", None)
     site.files = {"/pair.tar.gz": b"anything"}
     with pytest.raises(DataError, match=r"pair.tar.gz: not the published file: 8 bytes"):
-        fetch(published(Source("archive", site.address + "pair.tar.gz", digest=sha256(b"else"))), quiet, quiet)
+        fetch(published(DownloadSource("archive", site.address + "pair.tar.gz", digest=sha256(b"else"))), quiet, quiet)
     assert held(home) == []
 
 
@@ -364,7 +368,7 @@ def test_damaged_packages(tmp_path: Path, content: bytes, message: str) -> None:
 def test_a_package_manager_that_is_not_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DataError, match=r"npm is not installed(.|\n)*apt-get is not installed"):
-        fetch(published(Source("npm", "pair@1.0"), Source("debian", "pair")), quiet, quiet)
+        fetch(published(DownloadSource("npm", "pair@1.0"), DownloadSource("debian", "pair")), quiet, quiet)
 
 
 def test_a_package_is_packed_and_never_installed(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,13 +380,13 @@ def test_a_package_is_packed_and_never_installed(home: Path, tmp_path: Path, mon
     program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\ncp {tmp_path}/pair.tgz pair-1.0.tgz\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    about = published(Source("npm", "pair@1.0", size=len(content), digest=sha256(content)))
+    about = published(DownloadSource("npm", "pair@1.0", size=len(content), digest=sha256(content)))
     fetch(about, quiet, quiet)
     assert (tmp_path / "asked").read_text() == "pack --ignore-scripts --silent pair@1.0\n"
     assert held(home) == ["pair/one.bin", "pair/two.bin"]
     # Another package by that name is refused before it is opened.
     (home / "pair" / "two.bin").unlink()
-    wrong = replace(about, sources=(Source("npm", "pair@1.0", digest=sha256(b"")),))
+    wrong = replace(about, sources=(DownloadSource("npm", "pair@1.0", digest=sha256(b"")),))
     with pytest.raises(DataError, match=r"pair-1.0.tgz: not the published file"):
         fetch(wrong, quiet, quiet)
     program.write_text("#!/bin/sh\necho 'npm error 404 no such package' >&2\nexit 1\n")
@@ -414,7 +418,7 @@ def test_list_is_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_list_and_info(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(all_published(), "pair", published(Source("npm", "pair@1.0")))
+    monkeypatch.setitem(all_published(), "pair", published(DownloadSource("npm", "pair@1.0")))
     (home / "pair").mkdir(parents=True)
     (home / "pair" / "two.bin").write_bytes(TWO)
     assert data(monkeypatch, "list") == 0
@@ -437,7 +441,7 @@ def test_list_and_info(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_get(site: Site, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(all_published(), "pair", published(Source("files", site.address)))
+    monkeypatch.setitem(all_published(), "pair", published(DownloadSource("files", site.address)))
     site.files = {"/one.bin": ONE}
     assert data(monkeypatch, "get", "pair") == 2
     answer = capsys.readouterr()

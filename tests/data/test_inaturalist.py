@@ -17,7 +17,7 @@ from PIL import Image
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.fetch.published_counts import COUNTS
-from fedquilt.data.fetch.published_splits import Published
+from fedquilt.data.fetch.published_splits import PublishedSplits
 from fedquilt.data.sets.inaturalist_raw import balanced
 from fedquilt.datasets import inaturalist
 from fedquilt.partition import geo
@@ -131,7 +131,7 @@ def test_files_as_large_as_the_published_ones_pass_without_a_warning(home: Path)
     rows = "".join(f"{i % 9275},{i},{i % 1203}\n" for i in range(120_300))
     train.write_text(f"user_id,image_id,class\n{rows}")
     test.write_text("image_id,class\n" + "".join(f"t{i},{i % 1203}\n" for i in range(35_641)))
-    found = Published.read(train, test, 1203, "user_id")
+    found = PublishedSplits.read(train, test, 1203, "user_id")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found.warn_if_different("inaturalist", COUNTS["inaturalist"]["user_120k"])

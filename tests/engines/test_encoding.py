@@ -30,7 +30,10 @@ TASK = Task("train", 4, [7, 8, 9, 5, 6], [0, 1, 2, 3, 4], [None] * 5)
 
 
 def reply() -> Reply:
-    said = {"told": {"scaffold": {"variate": torch.ones(5)}}, "keep": {"optimiser": {"0": {"w": torch.ones(2)}}}}
+    said = {
+        "extra_upload": {"scaffold": {"variate": torch.ones(5)}},
+        "client_state": {"optimiser": {"0": {"w": torch.ones(2)}}},
+    }
     block = BlockUpdate([9, 5], [2, 3], models(2), [1.0, 2.0], [0.5, float("nan")], [3, 4], [5, 6])
     return Reply([update(7, 0), Fault(8, 1, "late", kind="too slow"), block, update(6, 4, **said)])
 
@@ -65,7 +68,7 @@ def test_a_task_comes_back():
     piece = Task("evaluate", split="train", rows=(1000, 2000))
     assert same(
         vars(decode_task(read(encode_task(piece)[0]), b"")),
-        vars(piece) | {"clients": [], "slots": [], "kept": [], "gone": []},
+        vars(piece) | {"clients": [], "slots": [], "client_states": [], "gone": []},
     )
 
 

@@ -143,7 +143,7 @@ def test_what_clients_keep_travels_to_workers_and_back(blobs, unbalanced, smooth
         planned = plan(method, Group(state), federation.population, 1)
         for result in session.run(planned, state, store):
             assert isinstance(result, ClientUpdate)
-            store = store.updated({result.client: result.keep})
+            store = store.updated({result.client: result.client_state})
     kept = dict(store.items())
     assert sorted(kept) == list(range(6))
     assert set(kept[0]["optimiser"]["0"]) == {"0.weight", "0.bias", "2.weight", "2.bias"}

@@ -167,11 +167,13 @@ def test_what_clients_keep_is_not_compiled_for_anew(compiler, blobs, unbalanced,
     base = fedquilt.fed_avg(fraction=1.0, batch=float("inf"), momentum=0.5, keep_momentum=True)
     federation = Federation.of(smooth, blobs, unbalanced, base, 1)
     program = fedquilt.vectorised(block=2, compute="compiled").execution.program(federation)
-    state, kept = federation.start().groups[0].state, [None, None]
+    state, client_states = federation.start().groups[0].state, [None, None]
     before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     for round_ in range(1, 5):
-        updates = federation.site.train_block(program, state, round_, list(zip([1, 3], [0, 1], kept, strict=True)))
-        kept = [from_bytes(to_bytes(update.keep)) for update in updates]
+        updates = federation.site.train_block(
+            program, state, round_, list(zip([1, 3], [0, 1], client_states, strict=True))
+        )
+        client_states = [from_bytes(to_bytes(update.client_state)) for update in updates]
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] - before == 1
 
 

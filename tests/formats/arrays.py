@@ -11,10 +11,10 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fedquilt.data.fetch.published import File, Published
+from fedquilt.data.fetch.published import File, PublishedData
 
 
-def unchecked(files: Published) -> Published:
+def unchecked(files: PublishedData) -> PublishedData:
     """Return what is published of a set without the digests, which small files cannot have."""
     return replace(files, files=tuple(File(file.name, file.size) for file in files.files))
 

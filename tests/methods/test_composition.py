@@ -77,7 +77,7 @@ def test_contradictions_are_refused_with_both_names(together, names, part):
 def test_a_client_that_keeps_something_takes_part_once_a_round(keeping, module, blobs, unbalanced):
     """FedVC draws clients several times unless told not to; in whatever order the two are applied."""
     for method in (keeping(fq.fed_vc(avg(), size=16)), fq.fed_vc(keeping(avg()), size=16)):
-        with pytest.raises(SpecError, match="fed_vc draws a client several times a round, but"):
+        with pytest.raises(SpecError, match="fed_vc draws a client several times per round, but"):
             fq.train(module, blobs, unbalanced, method, 1, engine=fq.inline())
     once = fq.fed_vc(keeping(avg()), size=16, distinct=True)
     fq.train(module, blobs, unbalanced, once, 1, engine=fq.inline())

@@ -93,7 +93,9 @@ def test_a_client_may_fill_two_slots_with_different_resamples(linears):
     before, after = (clients.train(method, rounds=n, batch=16).state.vector for n in (number - 1, number))
     federation = Federation.of(*clients.federation(method, batch=16), 1)
     state = initial_state(federation.algorithm, federation.initial)
-    first, second = (federation.site.run_client(state, number, client=0, slot=slot, kept=None).delta for slot in (0, 1))
+    first, second = (
+        federation.site.run_client(state, number, client=0, slot=slot, client_state=None).delta for slot in (0, 1)
+    )
     for update in (first, second):
         assert sorted(update.tolist()) == [0.0] * 24 + [1 / 16] * 16
     assert set(torch.nonzero(first).flatten().tolist()) != set(torch.nonzero(second).flatten().tolist())

@@ -168,7 +168,7 @@ def test_a_client_that_diverges_is_left_out_and_the_others_go_on(run, blobs, unb
     result = run(method, rounds=2, module=nn.Linear(8, 3), data=data)
     for record in result.history:
         assert [entry["client"] for entry in record["dropped"]] == [1]
-        assert record["dropped"][0]["reason"].startswith("told a value of")
+        assert record["dropped"][0]["reason"].startswith("sent a value of")
     assert set(kept(result)) == {0, 2, 3, 4, 5}
     assert torch.isfinite(variate(result)).all()
 
@@ -182,6 +182,6 @@ def test_wrapping_twice_is_wrapping_once(run):
 def test_a_client_that_takes_part_twice_in_a_round_is_refused(wrap, run):
     """It has one variate: two changes of it would take the server's away from the clients' mean for good."""
     base = fedquilt.fed_avg(fraction=1.0, batch=8)
-    with pytest.raises(fedquilt.FedquiltError, match="fed_vc draws a client several times a round"):
+    with pytest.raises(fedquilt.FedquiltError, match="fed_vc draws a client several times per round"):
         run(wrap(fedquilt.fed_vc(base, size=16)), rounds=3)
     run(wrap(fedquilt.fed_vc(base, size=16, distinct=True)), rounds=3)

@@ -109,7 +109,7 @@ def test_a_wrong_length_and_nobody_left_keeps_the_model(engine, blobs, unbalance
         result = fedquilt.train(smooth, blobs, unbalanced, method, rounds=2, engine=engine)
     for record in result.history:
         assert len(record["dropped"]) == 6
-        assert record["dropped"][0]["reason"] == "sent an update of the shape (76,), where the model has (75,)"
+        assert record["dropped"][0]["reason"] == "sent an update of the shape (76,), but it must be (75,)"
         assert record["applied"] is False
         assert record["clients"] == []
         assert record["local_loss"] is None
@@ -306,7 +306,7 @@ def test_an_update_of_another_shape_is_a_fault_in_every_engine(engine, blobs, un
     with pytest.warns(RuntimeWarning, match="the run failed: 1 of 1 rounds changed nothing"):
         result = fedquilt.train(smooth, blobs, unbalanced, method, rounds=1, engine=engine)
     reasons = {entry["reason"] for entry in result.history.records[0]["dropped"]}
-    assert reasons == {"sent an update of the shape (75, 1), where the model has (75,)"}
+    assert reasons == {"sent an update of the shape (75, 1), but it must be (75,)"}
 
 
 def test_a_client_without_examples_says_so(blobs, smooth):

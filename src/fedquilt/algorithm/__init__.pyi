@@ -12,7 +12,7 @@ from fedquilt.algorithm.algorithm import (
 )
 from fedquilt.algorithm.cohort import Cohort, Fold
 from fedquilt.algorithm.exact import ExactMean, WideMean
-from fedquilt.algorithm.exchange import Exchange, First, Gather, Parting, Setting, Trained, Upload, Visit
+from fedquilt.algorithm.exchange import Exchange, First, Gather, InitialFederation, Parting, Trained, Upload, Visit
 from fedquilt.algorithm.loss import Loss
 from fedquilt.algorithm.metric import Metric
 from fedquilt.algorithm.parts.losses import cross_entropy, mean_squared_error
@@ -32,6 +32,7 @@ __all__ = [
     "First",
     "Fold",
     "Gather",
+    "InitialFederation",
     "Loss",
     "Metric",
     "Parting",
@@ -40,7 +41,6 @@ __all__ = [
     "Personalise",
     "Seen",
     "ServerTraining",
-    "Setting",
     "State",
     "Tensors",
     "Trained",

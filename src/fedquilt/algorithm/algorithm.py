@@ -60,7 +60,7 @@ Until = Callable[[list[float]], bool]
 """The mean loss of each pass so far -> whether local training has converged."""
 
 Importance = Callable[[Tensor, int, State], Tensor]
-"""(labels of all of a client's data, number of classes, what was announced) -> the weight of an example of each class."""
+"""(labels of all of a client's data, number of classes, the broadcast) -> the weight of an example of each class."""
 
 Weigh = Callable[[int], float]
 """A client's number of examples -> the weight of its update."""
@@ -88,20 +88,20 @@ class Course:
 
 @dataclass(frozen=True)
 class Personalise:
-    """How a client makes the model its own: by training it on its own data, or by keeping one from round to round.
+    """How a client gets a personal model: by training the run's model on its data, or from its client state.
 
-    `by` is the algorithm whose local training is used; `kept` the exchange under whose name the client keeps its model.
+    `by` is the algorithm whose local training is used; `client_state` names the exchange whose client state is the model.
     """
 
     by: Algorithm | None = None
-    kept: str | None = None
+    client_state: str | None = None
 
 
 @dataclass(frozen=True)
 class PerClient:
     """What is measured at every client: accuracy on the share of its data that is held out, or with 0 on all of it.
 
-    `personalise` is how a client makes the model its own before that.
+    `personalise` is how a client gets a personal model before that.
     """
 
     share: float | None = None
@@ -110,7 +110,7 @@ class PerClient:
 
 @dataclass(frozen=True)
 class ServerTraining:
-    """What the server trains with after its step, on the share of the data that it keeps to itself."""
+    """What the server trains with after its step, on the share of the data that it holds."""
 
     algorithm: Algorithm | None = None
     share: float = 0.0
@@ -203,7 +203,7 @@ def check_consistent(algorithm: Algorithm) -> None:
     if remembering and isinstance(algorithm.select, Repeating) and algorithm.select.repeats:
         by = dict(algorithm.applied.claims).get("select", "the method's selection")
         raise SpecError(
-            f"{by} draws a client several times a round, but {' and '.join(remembering)} keeps something for it from "
+            f"{by} draws a client several times per round, but {' and '.join(remembering)} keeps client state from "
             f"round to round: set distinct = true for {by}"
         )
 

@@ -18,7 +18,7 @@ Relabel = Callable[[Tensor, int], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What a client is given: the model, what was announced with it, what it kept, and the keys of its random draws.
+    """What a client is given: the model, the broadcast, its client state, and the keys of its random draws.
 
     `tamper` is what a client that is simulated as corrupt does to its update before it sends it.
     """
@@ -29,7 +29,7 @@ class Context:
     round: int
     client: int
     slot: int
-    kept: State = field(default_factory=dict)
+    client_state: State = field(default_factory=dict)
     broadcast: State = field(default_factory=dict)
     tamper: Callable[[Tensor], Tensor] | None = None
 

@@ -1,8 +1,8 @@
-"""What server and clients tell each other besides the model and the update, and what a client remembers of it.
+"""What server and clients send each other besides the model and the update, and the client state that comes with it.
 
 One record for a method's whole side channel, so that methods which have one combine: control variates (SCAFFOLD), a target
-distribution (FedIR), feature distributions (FedAvgR), step counts (FedNova). Everything that is told is counted in bytes;
-everything that is remembered is in `ServerState.broadcast` and `ClientStore`, and so in every checkpoint.
+distribution (FedIR), feature distributions (FedAvgR), step counts (FedNova). Everything that is sent is counted in bytes;
+all state is in `ServerState.broadcast` and `ClientStore`, and so in every checkpoint.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from fedquilt.partition.partition import Partition
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
-    """A federation before its first round: what the server's first announcement is made from."""
+class InitialFederation:
+    """A federation before its first round: what the server's first broadcast is made from."""
 
     data: Data
     partition: Partition
@@ -39,7 +39,7 @@ class Setting:
 
 
 class First(NamedTuple):
-    """The first announcement, the bytes that clients had to upload for it, and how many needed the first model for it."""
+    """The first broadcast, the bytes that clients had to upload for it, and how many needed the first model for it."""
 
     broadcast: Tensors
     uploaded: int = 0
@@ -48,12 +48,12 @@ class First(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Visit:
-    """One client in one round: what it was told, what it remembers, its data."""
+    """One client in one round: the broadcast, its client state (none in its first round), and its data."""
 
     context: Context
     data: ClientData
     broadcast: Tensors
-    kept: Tensors | None
+    client_state: Tensors | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +71,14 @@ class Trained:
 
 
 class Parting(NamedTuple):
-    """What a client remembers until its next round, and what it tells the server."""
+    """A client's new state, for its next round, and its extra upload to the server."""
 
-    keep: Tensors | None = None
-    told: Tensors | None = None
+    client_state: Tensors | None = None
+    extra_upload: Tensors | None = None
 
 
 class Upload(NamedTuple):
-    """What a tensor that clients tell must look like: `least` ≤ every value < `limit`."""
+    """What a tensor of an extra upload must look like: `least` ≤ every value < `limit`."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype = torch.float32
@@ -87,7 +87,7 @@ class Upload(NamedTuple):
 
 
 class Gather(Protocol):
-    """Takes in what clients tell, in any order, and ends with what the server makes of it."""
+    """Takes in the clients' extra uploads, in any order, and returns what the server makes of them."""
 
     def add(self, update: ClientUpdate) -> None:
         """Take in one update. Its tensors may be overwritten after the call."""
@@ -100,25 +100,25 @@ class Gather(Protocol):
 class Exchange:
     """The side channel of a method, in the order in which it is used; whatever is not given is left out.
 
-    - `first_broadcast`: what the server tells at first;
+    - `first_broadcast`: what the server sends with the first model;
     - `begin`: what a client's training finds in `at.given[name]`;
-    - `end`: what the client remembers and tells after training;
-    - `uploads`: (the model's layout, what was announced) -> the name and the form of every tensor that it tells. A client
-      that tells anything else, or nothing, is left out of the round;
+    - `end`: the client's new state and its extra upload, after training;
+    - `uploads`: (the model's layout, the broadcast) -> the name and the form of every tensor of the extra upload. A client
+      that sends anything else, or nothing, is left out of the round;
     - `gather`: what the server makes of that (or of the updates themselves); its own step finds it in `at.given[name]`;
     - `steer`: the server's optimiser -> one that heeds what was gathered;
-    - `next_broadcast`: (what was announced, what was gathered) -> what is announced next;
-    - `regroup`: (the server's state, the members of a new group, what each of them remembers) -> the state that the group
-      goes on with, where the server's memory is of its clients.
+    - `next_broadcast`: (the broadcast, what was gathered) -> the next broadcast;
+    - `regroup`: (the server's state, the members of a new group, the client state of each) -> the state that the group
+      starts with, where the server's state depends on its clients.
 
-    `remembers` says that a client keeps something from round to round, so that it can take part but once in each.
+    `remembers` says that clients have state from round to round, so that a client can take part only once per round.
 
     >>> Exchange("steps").gather is None
     True
     """
 
     name: str
-    first_broadcast: Callable[[Setting], First] | None = None
+    first_broadcast: Callable[[InitialFederation], First] | None = None
     begin: Callable[[Visit], Tensors] | None = None
     end: Callable[[Visit, Trained], Parting] | None = None
     uploads: Callable[[Layout, Tensors], dict[str, Upload]] | None = None

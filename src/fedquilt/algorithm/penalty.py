@@ -86,7 +86,7 @@ class Features:
         assert self.last is not None, "the classifier was not called"
         # Forgotten at once: what is seen in a transformed or compiled step must not outlive it.
         features, self.last = self.last.flatten(0, -2).float(), None  # under autocast, it may be of less precision
-        if mask is not None:  # every place of a padded sequence is padding
+        if mask is not None:  # every position of a padded sequence is padding
             mask = mask.repeat_interleave(features.shape[0] // mask.shape[0])
         return Seen(features, params[f"{self.layer}.weight"], given, mask)
 
@@ -95,7 +95,7 @@ class Features:
 
 
 def watch(module: nn.Module, layer: str) -> Features:
-    """Watch a model's classifier until told to end."""
+    """Watch a model's classifier until `end` is called."""
     features = Features(layer)
     features.handle = module.get_submodule(layer).register_forward_pre_hook(features._watch)
     return features

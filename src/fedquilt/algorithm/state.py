@@ -1,6 +1,6 @@
 """All state of a run, so that a checkpoint is complete by construction.
 
-`ServerState` is what the server knows after a round; `ClientStore` is what clients keep between rounds. A run is one group
+`ServerState` is what the server knows after a round; `ClientStore` is the clients' state between rounds. A run is one group
 of clients with one ServerState; some methods split it into several (FL+HC).
 """
 
@@ -15,7 +15,7 @@ from fedquilt.compute.layout import ModelState, State
 
 @dataclass(frozen=True, eq=False)
 class ServerState:
-    """The model after `round` rounds, the server optimiser's state, and what is announced to clients with the model."""
+    """The model after `round` rounds, the server optimiser's state, and what is broadcast to clients with the model."""
 
     round: int
     model: ModelState
@@ -24,23 +24,23 @@ class ServerState:
 
 
 class ClientStore:
-    """What clients keep between rounds, by client; those that keep nothing cost nothing."""
+    """The clients' state between rounds, by client; a client without state costs nothing."""
 
-    def __init__(self, kept: Mapping[int, State] | None = None) -> None:
-        """Start from what was kept before."""
-        self._kept = dict(kept or {})
+    def __init__(self, client_states: Mapping[int, State] | None = None) -> None:
+        """Start from earlier client states."""
+        self._client_states = dict(client_states or {})
 
     def get(self, client: int) -> State | None:
-        """Return what a client kept."""
-        return self._kept.get(client)
+        """Return a client's state, if it has one."""
+        return self._client_states.get(client)
 
-    def updated(self, kept: Mapping[int, State]) -> ClientStore:
-        """Return the store after a round in which clients kept these; this one stays as it is."""
-        return ClientStore({**self._kept, **kept}) if kept else self
+    def updated(self, client_states: Mapping[int, State]) -> ClientStore:
+        """Return the store with these new client states; this one stays as it is."""
+        return ClientStore({**self._client_states, **client_states}) if client_states else self
 
     def items(self) -> Iterator[tuple[int, State]]:
-        """Iterate over clients and what they kept, by client."""
-        return iter(sorted(self._kept.items()))
+        """Iterate over clients and their states, by client."""
+        return iter(sorted(self._client_states.items()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -130,18 +130,18 @@ def _walk(
 ) -> tuple[Tensors, State]:
     after: State = {}
     rate = normal = 0
-    for place, (transform, call) in enumerate(zip(transforms, calls, strict=True)):
-        own = replace(
+    for index, (transform, call) in enumerate(zip(transforms, calls, strict=True)):
+        part = replace(
             at,
             rates=at.rates[rate : rate + len(transform.rates)],
             normals=at.normals[normal : normal + transform.normals],
         )
         rate, normal = rate + len(transform.rates), normal + transform.normals
-        before = state.get(str(place), {})
+        before = state.get(str(index), {})
         assert isinstance(before, dict)
-        direction, kept = call(direction, before, own)
-        if kept:
-            after[str(place)] = kept
+        direction, state_after = call(direction, before, part)
+        if state_after:
+            after[str(index)] = state_after
     return direction, after
 
 

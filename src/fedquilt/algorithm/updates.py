@@ -1,4 +1,4 @@
-"""The updates of a block of clients as matrices, one row a client, so that they can be taken in at once."""
+"""The updates of a block of clients as matrices, one row per client, so that they can be taken in at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Kind = Literal["error", "unusable update", "overflow", "died", "too slow", "no e
 class ClientUpdate:
     """What a client sends back. Its tensors are valid until the engine is asked for the next one.
 
-    `told` and `keep` are by exchange: what the client tells the server, and what it remembers.
+    `extra_upload` and `client_state` are by exchange: what is sent besides the update, and the client's new state.
     """
 
     client: int
@@ -35,8 +35,8 @@ class ClientUpdate:
     loss: float
     steps: int
     examples: int
-    keep: State | None = None
-    told: State = field(default_factory=dict)
+    client_state: State | None = None
+    extra_upload: State = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Fault:
 class BlockUpdate:
     """What the clients of a block send back; the rows of `values` are theirs, `values.vector` the differences.
 
-    They keep and tell nothing besides. Iterating yields every client's own update. The tensors are valid until the engine
-    is asked for the next result.
+    They have neither client state nor an extra upload. Iterating yields one update per client. The tensors are valid
+    until the engine is asked for the next result.
     """
 
     clients: Sequence[int]

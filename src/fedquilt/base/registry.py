@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegisteredFunction:
     """A registered function as its source file says: where it is, the first line of its docstring, its parameters.
 
     `open` functions also take keyword arguments that they do not name.
@@ -92,7 +92,7 @@ class Registry:
         """
         return self._entry(name).module
 
-    def _entries(self) -> dict[str, Entry]:
+    def _entries(self) -> dict[str, RegisteredFunction]:
         return {} if self._home is None else _found(self._home).get(self._decorator, {})
 
     def __getitem__(self, name: str) -> Callable[..., object]:
@@ -131,23 +131,23 @@ class Registry:
         """Return the module that the function is written in."""
         return self._entry(name).module
 
-    def _entry(self, name: str) -> Entry:
+    def _entry(self, name: str) -> RegisteredFunction:
         found = self._entries().get(name)
         return _entry(self._functions[name]) if found is None else found
 
 
-def _entry(function: Callable[..., object]) -> Entry:
+def _entry(function: Callable[..., object]) -> RegisteredFunction:
     """Describe a function that was registered from elsewhere."""
     every = inspect.signature(function).parameters.values()
     named = tuple(each.name for each in every if each.kind is not inspect.Parameter.VAR_KEYWORD)
     summary = (inspect.getdoc(function) or "").split("\n", 1)[0]
-    return Entry(function.__module__, summary, named, len(named) < len(every))
+    return RegisteredFunction(function.__module__, summary, named, len(named) < len(every))
 
 
 @functools.cache
-def _found(home: str) -> dict[str, dict[str, Entry]]:
+def _found(home: str) -> dict[str, dict[str, RegisteredFunction]]:
     """Read the files of a package, or one module: what is registered there, by decorator and name."""
-    found: dict[str, dict[str, Entry]] = {}
+    found: dict[str, dict[str, RegisteredFunction]] = {}
     for module, source in sources(home, ".register\n"):
         for node in ast.parse(source).body:
             if isinstance(node, ast.FunctionDef):
@@ -168,10 +168,10 @@ def sources(home: str, containing: str) -> Iterator[tuple[str, str]]:
             yield ".".join([root.name, *file.relative_to(root).with_suffix("").parts]), source
 
 
-def _read(module: str, node: ast.FunctionDef) -> Entry:
+def _read(module: str, node: ast.FunctionDef) -> RegisteredFunction:
     given = node.args
     named = tuple(each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs))
-    return Entry(module, (ast.get_docstring(node) or "").split("\n", 1)[0], named, given.kwarg is not None)
+    return RegisteredFunction(module, (ast.get_docstring(node) or "").split("\n", 1)[0], named, given.kwarg is not None)
 
 
 class Wrappers(Registry):

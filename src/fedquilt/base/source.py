@@ -35,7 +35,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Source:
+class FunctionDocs:
     """A function's docstring and that of its module, and its arguments."""
 
     text: str
@@ -43,7 +43,7 @@ class Source:
     arguments: tuple[Argument, ...]
 
 
-def read_source(module: str, function: str) -> Source:
+def read_source(module: str, function: str) -> FunctionDocs:
     """Read what a module says of one of its functions.
 
     >>> found = read_source("fedquilt.simulate.dropout", "dropout")
@@ -64,7 +64,7 @@ def read_source(module: str, function: str) -> Source:
         Argument(each.arg, None if default is None else ast.unparse(default), _takes(each.annotation, module))
         for each, default in pairs
     )
-    return Source(ast.get_docstring(node) or "", ast.get_docstring(tree) or "", arguments)
+    return FunctionDocs(ast.get_docstring(node) or "", ast.get_docstring(tree) or "", arguments)
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from fedquilt.cli.console import err, out, say
 
 if TYPE_CHECKING:
     from fedquilt.data.fetch.by_hand import Wanted
-    from fedquilt.data.fetch.published import File, Published
+    from fedquilt.data.fetch.published import File, PublishedData
     from fedquilt.data.fetch.tell import Tell
 
 app = typer.Typer(help="List, describe and fetch data sets.", no_args_is_help=True)
@@ -68,7 +68,7 @@ def info(
         _check(name, files)
 
 
-def _describe(published: Published) -> None:
+def _describe(published: PublishedData) -> None:
     from fedquilt.data.fetch.folders import folders
 
     say(published.about)
@@ -145,7 +145,7 @@ def _names() -> list[str]:
     return sorted({*registry.datasets, *known} - {published.family for published in known.values()})
 
 
-def _published(name: str) -> Published | None:
+def _published(name: str) -> PublishedData | None:
     from fedquilt.data.fetch.published import all_published
 
     names = _names()

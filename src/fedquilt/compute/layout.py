@@ -26,7 +26,7 @@ State: TypeAlias = "dict[str, Tensor | State]"
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorSpan:
     """Where one tensor lies in a flat vector."""
 
     name: str
@@ -58,9 +58,9 @@ class Layout:
     (6, ['running_mean', 'running_var'], ['num_batches_tracked'])
     """
 
-    parameters: tuple[Entry, ...]
-    buffers: tuple[Entry, ...]
-    counters: tuple[Entry, ...]
+    parameters: tuple[TensorSpan, ...]
+    buffers: tuple[TensorSpan, ...]
+    counters: tuple[TensorSpan, ...]
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
@@ -139,15 +139,15 @@ def _persistent_buffers(module: nn.Module) -> Tensors:
     return {name: buffer for name, buffer in module.named_buffers() if name in persistent}
 
 
-def _entries(tensors: Tensors) -> tuple[Entry, ...]:
+def _entries(tensors: Tensors) -> tuple[TensorSpan, ...]:
     entries, offset = [], 0
     for name, tensor in tensors.items():
-        entries.append(Entry(name, tuple(tensor.shape), offset, tensor.dtype))
+        entries.append(TensorSpan(name, tuple(tensor.shape), offset, tensor.dtype))
         offset += tensor.numel()
     return tuple(entries)
 
 
-def _total(entries: tuple[Entry, ...]) -> int:
+def _total(entries: tuple[TensorSpan, ...]) -> int:
     return entries[-1].offset + entries[-1].size if entries else 0
 
 

@@ -28,7 +28,7 @@ _SMALLEST = 5e-324
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class PinnedSetting:
     """How a setting is read and written, and the value that it has while training runs."""
 
     name: str
@@ -47,9 +47,9 @@ class Setting:
 _UNREADABLE = object()
 
 
-def _attribute(owner: Any, name: str, value: Any = AS_IT_WAS) -> Setting:
+def _attribute(owner: Any, name: str, value: Any = AS_IT_WAS) -> PinnedSetting:
     where = f"{owner.__name__ if hasattr(owner, '__name__') else type(owner).__name__}.{name}"
-    return Setting(where, partial(getattr, owner, name), partial(setattr, owner, name), value)
+    return PinnedSetting(where, partial(getattr, owner, name), partial(setattr, owner, name), value)
 
 
 def _default_device() -> torch.device | None:
@@ -73,8 +73,8 @@ def _cut_to(length: Callable[[], int], pop: Callable[[], object], wanted: int) -
         pop()
 
 
-def _stack(name: str, length: Callable[[], int], pop: Callable[[], object]) -> Setting:
-    return Setting(name, length, partial(_cut_to, length, pop))
+def _stack(name: str, length: Callable[[], int], pop: Callable[[], object]) -> PinnedSetting:
+    return PinnedSetting(name, length, partial(_cut_to, length, pop))
 
 
 def _nesting() -> int:
@@ -100,10 +100,12 @@ def _hang(hooks: list[dict[int, Any]]) -> None:
 
 
 SETTINGS = (
-    Setting("threads", torch.get_num_threads, torch.set_num_threads, 1),
-    Setting("default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
-    Setting("default device", _default_device, torch.set_default_device, None),
-    Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
+    PinnedSetting("threads", torch.get_num_threads, torch.set_num_threads, 1),
+    PinnedSetting("default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+    PinnedSetting("default device", _default_device, torch.set_default_device, None),
+    PinnedSetting(
+        "matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"
+    ),
     _attribute(torch.backends.mkldnn, "enabled", True),
     *(
         _attribute(getattr(torch.backends.mkldnn, operator), "fp32_precision")
@@ -113,24 +115,28 @@ SETTINGS = (
     _attribute(torch.backends.cudnn, "allow_tf32", False),
     _attribute(torch.backends.cudnn, "deterministic", True),
     _attribute(torch.backends.cudnn, "benchmark", False),
-    Setting("inference mode", torch.is_inference_mode_enabled, _infer, False),
-    Setting("gradients", torch.is_grad_enabled, torch.set_grad_enabled, True),
-    Setting("autocast", partial(torch.is_autocast_enabled, "cpu"), partial(torch.set_autocast_enabled, "cpu"), False),
-    Setting("type of autocast", partial(torch.get_autocast_dtype, "cpu"), partial(torch.set_autocast_dtype, "cpu")),
-    Setting("cache of autocast", torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    PinnedSetting("inference mode", torch.is_inference_mode_enabled, _infer, False),
+    PinnedSetting("gradients", torch.is_grad_enabled, torch.set_grad_enabled, True),
+    PinnedSetting(
+        "autocast", partial(torch.is_autocast_enabled, "cpu"), partial(torch.set_autocast_enabled, "cpu"), False
+    ),
+    PinnedSetting(
+        "type of autocast", partial(torch.get_autocast_dtype, "cpu"), partial(torch.set_autocast_dtype, "cpu")
+    ),
+    PinnedSetting("cache of autocast", torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     _stack("nested autocasts", _nesting, torch.autocast_decrement_nesting),
-    Setting("hooks of all modules", _hooks, _hang),
+    PinnedSetting("hooks of all modules", _hooks, _hang),
     _attribute(modules, "_global_is_full_backward_hook"),
-    Setting("deterministic", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
-    Setting("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
-    Setting("flushing of denormal numbers", lambda: _SMALLEST * 1.0 == 0.0, torch.set_flush_denormal),
+    PinnedSetting("deterministic", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    PinnedSetting("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    PinnedSetting("flushing of denormal numbers", lambda: _SMALLEST * 1.0 == 0.0, torch.set_flush_denormal),
     _stack("function modes", torch._C._len_torch_function_stack, _pop_function_mode),
     _stack("dispatch modes", torch._C._len_torch_dispatch_stack, _pop_dispatch_mode),
-    Setting("working directory", os.getcwd, os.chdir),
+    PinnedSetting("working directory", os.getcwd, os.chdir),
 )
 """Everything that is pinned. The default device is a function mode: it comes before their number."""
 
-_PINNED: dict[Setting, Any] = {}
+_PINNED: dict[PinnedSetting, Any] = {}
 
 
 @contextmanager
@@ -160,7 +166,7 @@ def pin_again() -> list[str]:
     return [setting.name for setting, value in _PINNED.items() if setting.now() != value]
 
 
-def _set(values: dict[Setting, Any]) -> None:
+def _set(values: dict[PinnedSetting, Any]) -> None:
     for setting, value in values.items():
         if setting.now() != value:
             with suppress(RuntimeError, OSError):

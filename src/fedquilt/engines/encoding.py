@@ -38,31 +38,32 @@ class ProtocolError(Exception):
 
 
 def encode_task(task: Task, **more: Any) -> tuple[bytes, bytes]:
-    """Write a task, and what else a transport has to say with it: JSON, and what the clients kept.
+    """Write a task, and what else a transport has to say with it: JSON, and the clients' state.
 
-    >>> said, kept = encode_task(Task("evaluate", rows=(0, 10)), model=3)
-    >>> read(said)["model"], kept
+    >>> said, client_states = encode_task(Task("evaluate", rows=(0, 10)), model=3)
+    >>> read(said)["model"], client_states
     (3, b'')
     """
     about: dict[str, Any] = {"do": task.do, "round": task.round, "clients": [*task.clients], "slots": [*task.slots]}
     about |= {"alone": task.alone, "gone": [*task.gone], "split": task.split, "rows": task.rows}
-    kept: State = {str(place): own for place, own in enumerate(task.kept) if own is not None}
-    return json.dumps(about | {"kept": bool(kept)} | more).encode(), to_bytes(kept) if kept else b""
+    client_states: State = {str(index): each for index, each in enumerate(task.client_states) if each is not None}
+    about |= {"client_states": bool(client_states)} | more
+    return json.dumps(about).encode(), to_bytes(client_states) if client_states else b""
 
 
 def decode_task(said: Mapping[str, Any], tensors: bytes) -> Task:
     """Read a task; `said` is its JSON, read already.
 
-    >>> said, kept = encode_task(Task("train", 1, clients=[7], slots=[0], kept=[None]))
-    >>> decode_task(read(said), kept).clients
+    >>> said, client_states = encode_task(Task("train", 1, clients=[7], slots=[0], client_states=[None]))
+    >>> decode_task(read(said), client_states).clients
     [7]
     """
-    kept: Mapping[str, Any] = read_tensors(tensors)
-    memories = [kept.get(str(place)) for place in range(len(said["clients"]))]
+    client_states: Mapping[str, Any] = read_tensors(tensors)
+    states = [client_states.get(str(place)) for place in range(len(said["clients"]))]
     first, last = said["rows"]
     gone = [(place, client) for place, client in said["gone"]]
     clients, slots = said["clients"], said["slots"]
-    return Task(said["do"], said["round"], clients, slots, memories, said["alone"], gone, said["split"], (first, last))
+    return Task(said["do"], said["round"], clients, slots, states, said["alone"], gone, said["split"], (first, last))
 
 
 def encode_model(model: ModelState, broadcast: State) -> bytes:
@@ -107,7 +108,8 @@ def encode_reply(reply: Reply, rows: ModelState | None = None) -> tuple[bytes, b
         else:
             answers.append({name: getattr(result, name) for name in SINGLE})
             values, count = ModelState(result.delta, result.buffers, result.counters), 1
-            table |= ({"keep": result.keep} if result.keep else {}) | ({"told": result.told} if result.told else {})
+            besides = {"client_state": result.client_state, "extra_upload": result.extra_upload}
+            table |= {name: each for name, each in besides.items() if each}
         if rows is None:
             table["values"] = _parts(values)
         else:
@@ -141,7 +143,7 @@ def decode_reply(task: Task, said: Any, tensors: bytes, rows: ModelState | None 
                 results.append(_fault(about) if isinstance(about, dict) else _counted(about))
                 continue
             table = tables.get(str(place), {})
-            _require(table.keys() <= {"keep", "told", "values"})
+            _require(table.keys() <= {"client_state", "extra_upload", "values"})
             if "clients" in about:
                 count = len(about["clients"])
                 _require(row + count <= len(task.clients))
@@ -197,8 +199,8 @@ def _block(about: dict[str, Any], values: ModelState) -> BlockUpdate:
 def _update(about: dict[str, Any], table: dict[str, Any], values: ModelState) -> ClientUpdate:
     _require(about.keys() == SINGLE.keys())
     _require(all(type(about[name]) in types for name, types in SINGLE.items()))
-    _require(all(isinstance(table.get(name, {}), dict) for name in ("keep", "told")))
-    besides = {"keep": table.get("keep"), "told": table.get("told", {})}
+    _require(all(isinstance(table.get(name, {}), dict) for name in ("client_state", "extra_upload")))
+    besides = {"client_state": table.get("client_state"), "extra_upload": table.get("extra_upload", {})}
     return ClientUpdate(delta=values.vector, buffers=values.buffers, counters=values.counters, **besides, **about)
 
 

@@ -73,8 +73,10 @@ class InlineSession:
         if self.program is not None:
             for slots in self.execution.blocks(planned):
                 clients = [planned.client_of[slot] for slot in slots]
-                kept = [store.get(client) for client in clients]
-                yield from self.federation.site.run_block(self.program, state, planned.round, clients, slots, kept)
+                client_states = [store.get(client) for client in clients]
+                yield from self.federation.site.run_block(
+                    self.program, state, planned.round, clients, slots, client_states
+                )
             return
         for slot in planned.slots:
             client = planned.client_of[slot]

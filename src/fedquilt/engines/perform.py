@@ -33,9 +33,9 @@ def perform(
         if task.do == "evaluate":
             return Reply([federation.evaluator.evaluate(state.model, task.split, task.rows)])
         found: list[Result] = []
-        for place, (client, kept) in enumerate(zip(task.clients, task.kept, strict=True)):
+        for place, (client, client_state) in enumerate(zip(task.clients, task.client_states, strict=True)):
             at(place)
-            found.append(federation.site.evaluate_clients(state, task.round, client, kept))
+            found.append(federation.site.evaluate_clients(state, task.round, client, client_state))
         return Reply(found)
     except SpoiledError:
         raise
@@ -48,15 +48,18 @@ def _trained(
 ) -> list[Result]:
     uploads = uploads_of(federation.algorithm, federation.layout, state.broadcast)
     if program is not None and not task.alone:
-        kept = list(task.kept)
-        block = federation.site.run_block(program, state, task.round, task.clients, task.slots, kept, task.gone)
+        client_states = list(task.client_states)
+        block = federation.site.run_block(
+            program, state, task.round, task.clients, task.slots, client_states, task.gone
+        )
         return [_fit_to_send(result, federation, uploads) for result in block]
     found: list[Result] = []
-    for place, who in enumerate(zip(task.clients, task.slots, task.kept, strict=True)):
+    for place, who in enumerate(zip(task.clients, task.slots, task.client_states, strict=True)):
         at(place)
         result = _fit_to_send(federation.site.run_client(state, task.round, *who), federation, uploads)
-        if task.alone and isinstance(result, ClientUpdate) and (result.keep or result.told):
-            to_bytes({"keep": result.keep or {}, "told": result.told})  # so that it is known whose it is if that fails
+        if task.alone and isinstance(result, ClientUpdate) and (result.client_state or result.extra_upload):
+            # Written here already, so that it is known whose it is if that fails.
+            to_bytes({"client_state": result.client_state or {}, "extra_upload": result.extra_upload})
         found.append(result)
     return found
 

@@ -48,7 +48,7 @@ class _Worker:
     free: list[int] = field(default_factory=lambda: [0, 1])
     place: int = 0
     task: Task | None = None
-    told: bytes = b""
+    known: bytes = b""
     proven: bool = False
     lost: bool = False
 
@@ -103,16 +103,16 @@ class Pipes:
         worker.task = task
         if task.fills:
             worker.place = worker.free.pop(0)
-        tell = bool(broadcast) and worker.told != broadcast
-        said, kept = encode_task(task, model=slot, place=worker.place, broadcast=tell)
+        renew = bool(broadcast) and worker.known != broadcast
+        said, client_states = encode_task(task, model=slot, place=worker.place, broadcast=renew)
         worker.desk.at[0] = 0
         try:
             worker.channel.send(said)
-            if tell:
+            if renew:
                 worker.channel.send(broadcast)
-                worker.told = broadcast
-            if kept:
-                worker.channel.send(kept)
+                worker.known = broadcast
+            if client_states:
+                worker.channel.send(client_states)
         except (OSError, EOFError):
             # It has died, and its sentinel will say so. If it has worked before, this task has nothing to do with it.
             worker.lost = worker.proven

@@ -58,14 +58,14 @@ class ScheduledSession:
         self, state: ServerState, clients: Sequence[int], store: ClientStore
     ) -> Pending[list[Measured]]:
         """Begin to evaluate clients on their own data: several a task, since a few examples take no longer than its way."""
-        kept = [store.get(client) for client in clients]
-        # What clients keep may be as large as the model; and every lane should have several tasks, to share well.
+        client_states = [store.get(client) for client in clients]
+        # Client state may be as large as the model; and every lane should have several tasks, to share well.
         least = OWN_TASKS * max(len(self.scheduler.lanes), 1)
-        most = 1 if any(kept) else min(OWN_AT_ONCE, max(len(clients) // least, 1))
+        most = 1 if any(client_states) else min(OWN_AT_ONCE, max(len(clients) // least, 1))
         tasks = []
         for some in (slice(first, first + most) for first in range(0, len(clients), most)):
             asked = list(clients[some])
-            tasks.append(Task("own", state.round, asked, asked, kept[some], alone=True))
+            tasks.append(Task("own", state.round, asked, asked, client_states[some], alone=True))
         done = self.scheduler.begin(state.model, tasks, state.broadcast)
         return lambda: _measured(clients, _evaluated(done))
 

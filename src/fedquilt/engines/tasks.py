@@ -17,11 +17,11 @@ Do = Literal["train", "own", "evaluate"]
 class Task:
     """Work on one model: "train" clients, evaluate them on their "own" data, or "evaluate" the model on rows of a split.
 
-    `kept` is the state that the clients have kept from earlier rounds. Clients are trained together, as a block, or, where
+    `client_states` is the clients' state from earlier rounds. Clients are trained together, as a block, or, where
     it must be known which one is to blame, `alone`, one by one. Then they are trained together again, since that decides
     the bits, with stand-ins in the places of those who are `gone`: (place in the block, client) each.
 
-    >>> task = Task("train", round=1, clients=[7, 4], slots=[0, 1], kept=[None, None])
+    >>> task = Task("train", round=1, clients=[7, 4], slots=[0, 1], client_states=[None, None])
     >>> task.without(0).clients
     [4]
     """
@@ -30,7 +30,7 @@ class Task:
     round: int = 0
     clients: Sequence[int] = ()
     slots: Sequence[int] = ()
-    kept: Sequence[State | None] = ()
+    client_states: Sequence[State | None] = ()
     alone: bool = False
     gone: Sequence[tuple[int, int]] = ()
     split: SplitName = "test"
@@ -53,7 +53,9 @@ class Task:
         gone = [*self.gone, (places[out], self.clients[out])]
         rest = [place for place, other in enumerate(self.slots) if other != slot]
         clients, slots = [self.clients[place] for place in rest], [self.slots[place] for place in rest]
-        return replace(self, clients=clients, slots=slots, kept=[self.kept[place] for place in rest], gone=gone)
+        return replace(
+            self, clients=clients, slots=slots, client_states=[self.client_states[place] for place in rest], gone=gone
+        )
 
 
 Result = Answer | Counted
@@ -74,7 +76,7 @@ class Reply:
 def answers(task: Task, reply: Reply) -> bool:
     """Say whether a reply is for the very clients of a task, each once: whoever carried it may have mixed something up.
 
-    >>> task = Task("train", clients=[4], slots=[0], kept=[None])
+    >>> task = Task("train", clients=[4], slots=[0], client_states=[None])
     >>> answers(task, Reply([Fault(4, 0, "late")])), answers(task, Reply([Fault(4, 9, "late")]))
     (True, False)
     """

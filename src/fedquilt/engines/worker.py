@@ -96,7 +96,7 @@ def _work(federation: Federation, program: Program | None, desk: Desk, channel: 
         state = replace(state, model=desk.models[said["model"]])
         if said["broadcast"]:
             state = replace(state, broadcast=from_bytes(channel.receive()))
-        task = decode_task(said, channel.receive() if said["kept"] else b"")
+        task = decode_task(said, channel.receive() if said["client_states"] else b"")
         answer, tensors = encode_reply(perform(federation, program, task, state, at), desk.results[said["place"]])
         channel.send(answer)
         if tensors:

@@ -24,10 +24,10 @@ from fedquilt.compute.tensors import apart, nested
 
 
 def save(path: Path, run: RunState, about: dict[str, str], frozen: Tensors | None = None) -> None:
-    """Write a checkpoint; `about` is kept with it, and so are the parameters that are not trained."""
+    """Write a checkpoint; `about` is stored with it, and so are the parameters that are not trained."""
     everything: State = {
         "groups": {str(number): _group_table(group) for number, group in enumerate(run.groups)},
-        "clients": {str(client): kept for client, kept in run.store.items()},
+        "clients": {str(client): client_state for client, client_state in run.store.items()},
         "frozen": dict(frozen or {}),
     }
     tensors = apart(everything)
@@ -45,7 +45,7 @@ def load(path: Path) -> tuple[RunState, dict[str, str]]:
     try:
         round_ = int(metadata.pop("round"))
         groups = tuple(_group(tables[number], round_) for number in sorted(tables, key=int))
-        clients: Any = {int(client): kept for client, kept in everything.get("clients", {}).items()}  # type: ignore[union-attr]
+        clients: Any = {int(client): client_state for client, client_state in everything.get("clients", {}).items()}  # type: ignore[union-attr]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{path}: is damaged: it does not hold the state of a run ({error!r})") from None
     return RunState(groups, ClientStore(clients)), metadata
@@ -76,13 +76,13 @@ def _group_table(group: Group) -> State:
     table: State = {
         "model": {"vector": model.vector, "buffers": model.buffers, "counters": model.counters},
         "server": group.state.optimiser,
-        "announced": group.state.broadcast,
+        "broadcast": group.state.broadcast,
     }
     return table if group.clients is None else table | {"clients": torch.from_numpy(group.clients)}
 
 
 def _group(table: Any, round_: int) -> Group:
-    state = ServerState(round_, ModelState(**table["model"]), table.get("server", {}), table.get("announced", {}))
+    state = ServerState(round_, ModelState(**table["model"]), table.get("server", {}), table.get("broadcast", {}))
     return Group(state, table["clients"].numpy() if "clients" in table else None)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fedquilt.base import registry
 from fedquilt.base.errors import SpecError, closest
 from fedquilt.base.registry import Registry
-from fedquilt.base.source import Argument, Source, read_source
+from fedquilt.base.source import Argument, FunctionDocs, read_source
 from fedquilt.base.text import visible
 
 KINDS: dict[str, str] = {
@@ -85,7 +85,7 @@ def explain(name: str) -> Page:
     )
 
 
-def _page(name: str, kind: str, where: str, source: Source) -> Page:
+def _page(name: str, kind: str, where: str, source: FunctionDocs) -> Page:
     from fedquilt.experiment.spec import GIVEN
 
     given = frozenset({"algorithm"}) if kind == "wrapper" else GIVEN.get(where.strip("[]"), frozenset())

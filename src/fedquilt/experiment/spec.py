@@ -92,7 +92,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Part:
+class SpecTable:
     """A table of a spec: a function and its checked arguments."""
 
     name: str
@@ -106,7 +106,7 @@ class Spec:
 
     source: str
     options: Options
-    parts: dict[str, Part]
+    parts: dict[str, SpecTable]
     free: Table
     folder: Path | None = None
 
@@ -351,7 +351,7 @@ def _options(tables: Mapping[str, Any], source: str) -> Options:
 
 def _parts(
     chosen: Mapping[str, tuple[Table, Registry]], source: str, home: Path | None, folder: Path | None
-) -> dict[str, Part]:
+) -> dict[str, SpecTable]:
     """Check the tables of a spec: first every name and key, which needs no import, then what the functions say."""
     for name, (table, known) in chosen.items():
         _require_known(name, table, known, source)
@@ -391,14 +391,18 @@ def _require_known(table_name: str, table: Table, known: Registry, source: str) 
         raise SpecError(f"{where} name: {known.unknown(name)}")
 
 
-def _part(table_name: str, table: Table, known: Registry, source: str, home: Path | None, folder: Path | None) -> Part:
+def _part(
+    table_name: str, table: Table, known: Registry, source: str, home: Path | None, folder: Path | None
+) -> SpecTable:
     name = table["name"]
     function = known[name] if name in known else imported(name, home, f"{source}: [{table_name}] name")
     arguments = {key: value for key, value in table.items() if key != "name"}
     checked = _checked(function, arguments, source, table_name)
     checked |= {key: _found(checked[key], folder) for key in paths(function) & arguments.keys()}
     # A default of the user's own that TOML has no form for, such as a class, is left to the function.
-    return Part(name, function, {key: value for key, value in checked.items() if key in arguments or _in_toml(value)})
+    return SpecTable(
+        name, function, {key: value for key, value in checked.items() if key in arguments or _in_toml(value)}
+    )
 
 
 def _found(path: Path | str, folder: Path | None) -> Path | str:

@@ -17,7 +17,7 @@ from fedquilt.algorithm.transform import chain
 from fedquilt.base.arguments import BelowOne, ChangingBatchSize, ChangingCount, NonNegative, Rate
 from fedquilt.base.registry import wrappers
 from fedquilt.methods.fed_avg import fed_avg
-from fedquilt.round.per_client import kept_model
+from fedquilt.round.per_client import personal_model_of
 from fedquilt.round.training import train_locally
 
 NAME = "ditto"
@@ -42,17 +42,17 @@ def ditto(
     Nothing more is sent; a client keeps a second model, and trains twice.
 
     >>> from fedquilt import fed_avg
-    >>> ditto(fed_avg(), pull=1.0).per_client.personalise.kept
+    >>> ditto(fed_avg(), pull=1.0).per_client.personalise.client_state
     'ditto'
     """
     inner = fed_avg(lr=lr, epochs=epochs, batch=batch, drop_last=drop_last)
     inner = replace(inner, loss=algorithm.loss)
     if pull:
         inner = replace(inner, local=chain(pull_to_start(pull), inner.local))
-    own = add_exchange(algorithm, Exchange(NAME, end=partial(_train_own, inner), remembers=True))
-    return claim(own, NAME, per_client={"share": holdout, "personalise": Personalise(kept=NAME)})
+    personal = add_exchange(algorithm, Exchange(NAME, end=partial(_train_personal_model, inner), remembers=True))
+    return claim(personal, NAME, per_client={"share": holdout, "personalise": Personalise(client_state=NAME)})
 
 
-def _train_own(inner: Algorithm, visit: Visit, trained: Trained) -> Parting:
-    after = train_locally(inner, visit.context, visit.data, kept_model(visit), purpose="ditto ").after
-    return Parting(keep={"vector": after.vector, "buffers": after.buffers, "counters": after.counters})
+def _train_personal_model(inner: Algorithm, visit: Visit, trained: Trained) -> Parting:
+    after = train_locally(inner, visit.context, visit.data, personal_model_of(visit), purpose="ditto ").after
+    return Parting(client_state={"vector": after.vector, "buffers": after.buffers, "counters": after.counters})

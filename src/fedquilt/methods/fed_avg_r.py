@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm, add_exchange
 from fedquilt.algorithm.cohort import Cohort
-from fedquilt.algorithm.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
+from fedquilt.algorithm.exchange import Exchange, First, InitialFederation, Parting, Trained, Upload, Visit
 from fedquilt.algorithm.features import features_of
 from fedquilt.algorithm.parts.features import Estimator, draw, estimate
 from fedquilt.algorithm.parts.penalties import frobenius, mmd, trace_norm
@@ -67,7 +67,7 @@ def fed_avg_r(
     - `layer` names the model's classifier, a linear layer, where the model does not name it itself by an attribute
       `classifier_layer`. Features are what that layer is given.
 
-    With γ > 0 the mean and covariance of each client's features leave the client, and everybody is told everybody's.
+    With γ > 0 the mean and covariance of each client's features leave the client, and are sent to all clients.
 
     >>> from fedquilt import fed_avg
     >>> base = fed_avg()
@@ -82,16 +82,16 @@ def fed_avg_r(
     if not gamma:
         needed = beta and norm == "client"
         return add_exchange(regularised, Exchange(NAME, begin=begin)) if needed else regularised
-    told = partial(_end, estimator, layer)
-    first_broadcast = partial(_announce, estimator, layer)
+    end = partial(_end, estimator, layer)
+    first_broadcast = partial(_first_broadcast, estimator, layer)
     exchange = Exchange(
         NAME,
         first_broadcast=first_broadcast,
         begin=begin,
-        end=told,
+        end=end,
         uploads=_uploads,
-        gather=_Told,
-        next_broadcast=_retell,
+        gather=_Distributions,
+        next_broadcast=_next_broadcast,
         regroup=_regroup,
     )
     return add_exchange(regularised, exchange)
@@ -109,21 +109,21 @@ def _penalty(alpha: float, beta: float, gamma: float, norm: Norm, squared: bool,
     return torch.stack(terms).sum()
 
 
-def _announce(estimator: Estimator, layer: str | None, setting: Setting) -> First:
+def _first_broadcast(estimator: Estimator, layer: str | None, initial: InitialFederation) -> First:
     """Estimate every client's feature distribution with the first model."""
-    sizes, held = setting.partition.sizes, setting.partition.client
+    sizes, held = initial.partition.sizes, initial.partition.client
     estimates = {
-        client: _estimated(estimator, layer, setting.replica, setting.model, setting.data, held(client))
-        for client in range(len(setting.partition))
+        client: _estimated(estimator, layer, initial.replica, initial.model, initial.data, held(client))
+        for client in range(len(initial.partition))
         if sizes[client]
     }
     first = next(iter(estimates.values()))
-    means = torch.zeros(len(setting.partition), len(first["mean"]))
-    scales = torch.zeros(len(setting.partition), len(first["scale"]))
-    for client, own in estimates.items():
-        means[client], scales[client] = own["mean"], own["scale"]
+    means = torch.zeros(len(initial.partition), len(first["mean"]))
+    scales = torch.zeros(len(initial.partition), len(first["scale"]))
+    for client, estimated in estimates.items():
+        means[client], scales[client] = estimated["mean"], estimated["scale"]
     weights = torch.from_numpy(sizes / sizes.sum()).float()
-    uploaded = sum(tensor.nbytes for own in estimates.values() for tensor in own.values())
+    uploaded = sum(tensor.nbytes for estimated in estimates.values() for tensor in estimated.values())
     return First({"means": means, "scales": scales, "weights": weights}, uploaded, asked=len(estimates))
 
 
@@ -132,19 +132,21 @@ def _begin(gamma: float, samples: int, estimator: Estimator, visit: Visit) -> Te
     given = {"examples": torch.tensor(float(len(visit.data)))}
     if not gamma:
         return given
-    context, told = visit.context, visit.broadcast
+    context, mixture = visit.context, visit.broadcast
     rng = generator(context.seed, "features", *context.key)
-    return given | {"drawn": draw(told["means"], told["scales"], told["weights"], samples, rng, estimator)}
+    return given | {"drawn": draw(mixture["means"], mixture["scales"], mixture["weights"], samples, rng, estimator)}
 
 
 def _end(estimator: Estimator, layer: str | None, visit: Visit, trained: Trained) -> Parting:
     """Estimate the client's feature distribution with its own model."""
     data = visit.data
-    return Parting(told=_estimated(estimator, layer, visit.context.replica, trained.after, data.data, data.rows))
+    return Parting(
+        extra_upload=_estimated(estimator, layer, visit.context.replica, trained.after, data.data, data.rows)
+    )
 
 
 def _uploads(layout: Layout, broadcast: Tensors) -> dict[str, Upload]:
-    """A row of what is announced: the mean and the scale of one client's features."""
+    """A row of the broadcast: the mean and the scale of one client's features."""
     rows = {"mean": broadcast["means"], "scale": broadcast["scales"]}
     return {name: Upload(tuple(row.shape[1:]), least=-FARTHEST, limit=FARTHEST) for name, row in rows.items()}
 
@@ -156,26 +158,26 @@ def _estimated(
     return estimate(features_of(replica, model, name, data, data.train, rows), estimator)
 
 
-class _Told:
+class _Distributions:
     """Collects the clients' feature distributions."""
 
     def __init__(self, cohort: Cohort) -> None:
-        self._told: dict[int, tuple[int, Tensors]] = {}
+        self._uploads: dict[int, tuple[int, Tensors]] = {}
 
     def add(self, update: ClientUpdate) -> None:
-        told: Tensors = update.told[NAME]  # type: ignore[assignment]
-        self._told[update.slot] = (update.client, {name: tensor.clone() for name, tensor in told.items()})
+        upload: Tensors = update.extra_upload[NAME]  # type: ignore[assignment]
+        self._uploads[update.slot] = (update.client, {name: tensor.clone() for name, tensor in upload.items()})
 
     def finish(self) -> Tensors:
-        told = [self._told[slot] for slot in sorted(self._told)]
+        uploads = [self._uploads[slot] for slot in sorted(self._uploads)]
         return {
-            "clients": torch.tensor([client for client, _ in told]),
-            "means": torch.stack([own["mean"] for _, own in told]),
-            "scales": torch.stack([own["scale"] for _, own in told]),
+            "clients": torch.tensor([client for client, _ in uploads]),
+            "means": torch.stack([upload["mean"] for _, upload in uploads]),
+            "scales": torch.stack([upload["scale"] for _, upload in uploads]),
         }
 
 
-def _retell(broadcast: Tensors, gathered: Tensors) -> Tensors:
+def _next_broadcast(broadcast: Tensors, gathered: Tensors) -> Tensors:
     """Renew the distributions of those who were heard."""
     clients = gathered["clients"]
     return {
@@ -185,11 +187,11 @@ def _retell(broadcast: Tensors, gathered: Tensors) -> Tensors:
     }
 
 
-def _regroup(state: ServerState, members: Sequence[int], kept: Sequence[Tensors | None]) -> ServerState:
+def _regroup(state: ServerState, members: Sequence[int], client_states: Sequence[Tensors | None]) -> ServerState:
     """Let the mixture be that of the members alone."""
-    told: Tensors = state.broadcast[NAME]  # type: ignore[assignment]
-    inside = torch.zeros_like(told["weights"])
-    inside[list(members)] = told["weights"][list(members)]
-    weights = inside / inside.sum() if float(inside.sum()) > 0 else told["weights"]
-    broadcast: State = {**state.broadcast, NAME: {**told, "weights": weights}}
+    mixture: Tensors = state.broadcast[NAME]  # type: ignore[assignment]
+    inside = torch.zeros_like(mixture["weights"])
+    inside[list(members)] = mixture["weights"][list(members)]
+    weights = inside / inside.sum() if float(inside.sum()) > 0 else mixture["weights"]
+    broadcast: State = {**state.broadcast, NAME: {**mixture, "weights": weights}}
     return replace(state, broadcast=broadcast)

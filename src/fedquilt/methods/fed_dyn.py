@@ -62,22 +62,24 @@ def fed_dyn(algorithm: Algorithm, alpha: Positive = 0.01) -> Algorithm:
 def _begin(visit: Visit) -> Tensors:
     """Return −g_k, by parameter."""
     vector = visit.context.start.vector
-    linear = torch.zeros_like(vector) if visit.kept is None else -visit.kept["linear"]
+    linear = torch.zeros_like(vector) if visit.client_state is None else -visit.client_state["linear"]
     return visit.context.replica.layout.parameters_of(linear)
 
 
 def _end(alpha: float, visit: Visit, trained: Trained) -> Parting:
-    """Return g_k − α(θ_k − θ_t) to keep."""
-    before = torch.zeros_like(trained.delta) if visit.kept is None else visit.kept["linear"]
-    return Parting(keep={"linear": before - alpha * trained.delta})
+    """Return g_k − α(θ_k − θ_t) as the client's new state."""
+    before = torch.zeros_like(trained.delta) if visit.client_state is None else visit.client_state["linear"]
+    return Parting(client_state={"linear": before - alpha * trained.delta})
 
 
-def _regroup(alpha: float, state: ServerState, members: Sequence[int], kept: Sequence[Tensors | None]) -> ServerState:
+def _regroup(
+    alpha: float, state: ServerState, members: Sequence[int], client_states: Sequence[Tensors | None]
+) -> ServerState:
     """Make h the mean of the members' g_k, as it is of all clients' in one group."""
     total = torch.zeros_like(state.model.vector)
-    for own in kept:
-        total += 0 if own is None else own["linear"]
-    return replace(state, optimiser={"model": total / (alpha * len(kept))})
+    for client_state in client_states:
+        total += 0 if client_state is None else client_state["linear"]
+    return replace(state, optimiser={"model": total / (alpha * len(client_states))})
 
 
 class _Share:

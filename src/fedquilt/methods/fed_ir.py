@@ -17,11 +17,11 @@ from pydantic import Field
 from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
 from fedquilt.algorithm.exchange import Exchange
 from fedquilt.algorithm.parts.importance import (
-    Announce,
-    announce_given,
-    announce_population,
-    announce_server,
-    announce_uniform,
+    TargetBroadcast,
+    broadcast_given,
+    broadcast_population,
+    broadcast_server,
+    broadcast_uniform,
     by_class_ratio,
 )
 from fedquilt.base.arguments import NonNegative
@@ -30,10 +30,10 @@ from fedquilt.base.registry import wrappers
 
 Target = Literal["population", "uniform", "server"] | Annotated[list[NonNegative], Field(min_length=2)]
 
-_ANNOUNCE: dict[str, Announce] = {
-    "population": announce_population,
-    "uniform": announce_uniform,
-    "server": announce_server,
+_BROADCASTS: dict[str, TargetBroadcast] = {
+    "population": broadcast_population,
+    "uniform": broadcast_uniform,
+    "server": broadcast_server,
 }
 
 
@@ -54,7 +54,7 @@ def fed_ir(algorithm: Algorithm, target: Target = "population", normalise: bool 
     """
     if isinstance(target, list) and not sum(target):
         raise SpecError("fed_ir: target: at least one class must have a probability above 0")
-    first_broadcast = _ANNOUNCE[target] if isinstance(target, str) else announce_given(tuple(target))
-    told = add_exchange(algorithm, Exchange("fed_ir", first_broadcast=first_broadcast))
+    first_broadcast = _BROADCASTS[target] if isinstance(target, str) else broadcast_given(tuple(target))
+    exchanging = add_exchange(algorithm, Exchange("fed_ir", first_broadcast=first_broadcast))
     loss = replace(algorithm.loss, normalise=normalise)
-    return claim(told, "fed_ir", loss=loss, importance=by_class_ratio)
+    return claim(exchanging, "fed_ir", loss=loss, importance=by_class_ratio)

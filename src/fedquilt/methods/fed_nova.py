@@ -43,7 +43,7 @@ def fed_nova(algorithm: Algorithm) -> Algorithm:
 
 
 def _end(visit: Visit, trained: Trained) -> Parting:
-    return Parting(told={"steps": torch.tensor([trained.effective_steps], dtype=torch.float64)})
+    return Parting(extra_upload={"steps": torch.tensor([trained.effective_steps], dtype=torch.float64)})
 
 
 def _uploads(layout: Layout, broadcast: Tensors) -> dict[str, Upload]:
@@ -61,8 +61,8 @@ class NormalisedMean:
 
     def add(self, update: ClientUpdate) -> None:
         """Take in one update."""
-        told: Tensors = update.told[NAME]  # type: ignore[assignment]
-        steps = float(told["steps"])
+        extra_upload: Tensors = update.extra_upload[NAME]  # type: ignore[assignment]
+        steps = float(extra_upload["steps"])
         self._mean.add(update.slot, update.delta / steps, update.weight)
         self._steps[update.slot] = (steps, update.weight)
 

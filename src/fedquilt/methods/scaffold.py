@@ -17,7 +17,7 @@ import torch
 from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
 from fedquilt.algorithm.cohort import Cohort
 from fedquilt.algorithm.exact import ExactMean
-from fedquilt.algorithm.exchange import Exchange, First, Parting, Setting, Trained, Upload, Visit
+from fedquilt.algorithm.exchange import Exchange, First, InitialFederation, Parting, Trained, Upload, Visit
 from fedquilt.algorithm.parts.given import add_given
 from fedquilt.algorithm.parts.weights import equally
 from fedquilt.algorithm.state import ServerState
@@ -43,12 +43,12 @@ def scaffold(algorithm: Algorithm) -> Algorithm:
     """
     exchange = Exchange(
         NAME,
-        first_broadcast=_announce,
+        first_broadcast=_first_broadcast,
         begin=_begin,
         end=_end,
         uploads=_uploads,
         gather=_Variates,
-        next_broadcast=_retell,
+        next_broadcast=_next_broadcast,
         regroup=_regroup,
         remembers=True,
     )
@@ -58,21 +58,23 @@ def scaffold(algorithm: Algorithm) -> Algorithm:
     return claim(replace(exchanging, local=chain(add_given(NAME), algorithm.local)), NAME, weigh=equally)
 
 
-def _announce(setting: Setting) -> First:
-    return First({"variate": torch.zeros_like(setting.model.vector)})
+def _first_broadcast(initial: InitialFederation) -> First:
+    return First({"variate": torch.zeros_like(initial.model.vector)})
 
 
 def _begin(visit: Visit) -> Tensors:
     """Return c − c_k, by parameter."""
-    own = torch.zeros_like(visit.broadcast["variate"]) if visit.kept is None else visit.kept["variate"]
-    return visit.context.replica.layout.parameters_of(visit.broadcast["variate"] - own)
+    variate = (
+        torch.zeros_like(visit.broadcast["variate"]) if visit.client_state is None else visit.client_state["variate"]
+    )
+    return visit.context.replica.layout.parameters_of(visit.broadcast["variate"] - variate)
 
 
 def _end(visit: Visit, trained: Trained) -> Parting:
-    """Return c_k⁺ to keep, and c_k⁺ − c_k to tell."""
+    """Return c_k⁺ as the client's new state, and c_k⁺ − c_k as its extra upload."""
     change = -visit.broadcast["variate"] - trained.delta / (trained.effective_steps * trained.lr)
-    own = change if visit.kept is None else visit.kept["variate"] + change
-    return Parting(keep={"variate": own}, told={"variate": change})
+    variate = change if visit.client_state is None else visit.client_state["variate"] + change
+    return Parting(client_state={"variate": variate}, extra_upload={"variate": change})
 
 
 def _uploads(layout: Layout, broadcast: Tensors) -> dict[str, Upload]:
@@ -88,8 +90,8 @@ class _Variates:
         self._heard: set[int] = set()
 
     def add(self, update: ClientUpdate) -> None:
-        told: Tensors = update.told[NAME]  # type: ignore[assignment]
-        self._mean.add(update.slot, told["variate"], 1.0)
+        extra_upload: Tensors = update.extra_upload[NAME]  # type: ignore[assignment]
+        self._mean.add(update.slot, extra_upload["variate"], 1.0)
         self._heard.add(update.client)
 
     def finish(self) -> Tensors:
@@ -98,13 +100,13 @@ class _Variates:
         return {"change": mean * (len(self._heard) / self._population)}
 
 
-def _retell(broadcast: Tensors, gathered: Tensors) -> Tensors:
+def _next_broadcast(broadcast: Tensors, gathered: Tensors) -> Tensors:
     return {"variate": broadcast["variate"] + gathered["change"]}
 
 
-def _regroup(state: ServerState, members: Sequence[int], kept: Sequence[Tensors | None]) -> ServerState:
+def _regroup(state: ServerState, members: Sequence[int], client_states: Sequence[Tensors | None]) -> ServerState:
     """Make c the mean of the members' c_k: c⁺ = c + mean(c_k⁺ − c_k) would never make up for a difference."""
     total = torch.zeros_like(state.model.vector)
-    for own in kept:
-        total += 0 if own is None else own["variate"]
-    return replace(state, broadcast=state.broadcast | {NAME: {"variate": total / len(kept)}})
+    for client_state in client_states:
+        total += 0 if client_state is None else client_state["variate"]
+    return replace(state, broadcast=state.broadcast | {NAME: {"variate": total / len(client_states)}})

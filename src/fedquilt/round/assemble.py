@@ -9,7 +9,7 @@ from typing import NamedTuple
 from torch import nn
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.exchange import Setting
+from fedquilt.algorithm.exchange import InitialFederation
 from fedquilt.algorithm.metric import Metric
 from fedquilt.algorithm.parts.metrics import accuracy
 from fedquilt.algorithm.penalty import classifier_layer
@@ -86,17 +86,17 @@ def measured(metrics: Sequence[Metric] | None, data: Data) -> tuple[Metric, ...]
     return tuple(metrics)
 
 
-def first_broadcast(algorithm: Algorithm, setting: Setting) -> FirstBroadcast:
+def first_broadcast(algorithm: Algorithm, initial: InitialFederation) -> FirstBroadcast:
     """Make what the server sends before the first round, besides the model."""
     firsts = {}
     for exchange in algorithm.exchanges:
         if exchange.first_broadcast is not None:
             with naming_part(exchange.name):
-                firsts[exchange.name] = exchange.first_broadcast(setting)
+                firsts[exchange.name] = exchange.first_broadcast(initial)
     return FirstBroadcast(
         broadcast={name: dict(first.broadcast) for name, first in firsts.items()},
         uploaded=sum(first.uploaded for first in firsts.values()),
-        downloaded=max((first.asked for first in firsts.values()), default=0) * setting.replica.layout.nbytes,
+        downloaded=max((first.asked for first in firsts.values()), default=0) * initial.replica.layout.nbytes,
     )
 
 

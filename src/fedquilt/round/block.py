@@ -236,15 +236,15 @@ def block_update(
     on as many examples of another client, because the shape of a block decides the last bits of everybody in it.
     """
     if gone or not sends_difference_alone(algorithm, contexts):
-        opened = [_pinned(open_visit, algorithm, *own) for own in zip(contexts, datas, strict=True)]
-        mask = list(zip(contexts, datas, opened, strict=True))
-        rows = list(mask)
+        opened = [_pinned(open_visit, algorithm, *each) for each in zip(contexts, datas, strict=True)]
+        present = list(zip(contexts, datas, opened, strict=True))
+        rows = list(present)
         for row, size in sorted(gone.items()):
             rows.insert(row, (contexts[0], replace(datas[0], rows=np.resize(datas[0].rows, size)), opened[0]))
         in_rows, of_rows, visits = zip(*rows, strict=True)
         fitted = program.train_locally(in_rows, of_rows, [visit.given for visit in visits])
-        ends = [own for row, own in enumerate(fitted) if row not in gone]
-        return [_pinned(close_visit, algorithm, *own, end) for own, end in zip(mask, ends, strict=True)]
+        ends = [result for row, result in enumerate(fitted) if row not in gone]
+        return [_pinned(close_visit, algorithm, *visit, end) for visit, end in zip(present, ends, strict=True)]
     fitted = program.train_locally(contexts, datas, [{}])
     after, start = fitted.after, contexts[0].start
     block = BlockUpdate(

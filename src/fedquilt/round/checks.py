@@ -35,17 +35,17 @@ WHOLE, NUMBER = frozenset({int}), frozenset({int, float})
 COUNTED = 2**53
 """Steps and examples that a client may claim, at most."""
 
-KEEPABLE = frozenset(
+STORABLE = frozenset(
     {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8}
     | {torch.uint8, torch.bool}
 )
-"""Types of what clients keep: those that a checkpoint can hold."""
+"""Data types of client state: those that a checkpoint can hold."""
 
 TABLES = frozenset({dict, OrderedDict})
-"""Types of tables that clients keep; others may run code of their own when they are read."""
+"""Types of tables in client state; others may run their own code when they are read."""
 
 DEEPEST, MOST = 16, 2**17
-"""How deep tables that a client keeps may lie in each other, and how many entries they may have together."""
+"""How deeply the tables of client state may be nested, and how many entries they may have together."""
 
 Uploads = Mapping[str, Mapping[str, Upload]]
 """What clients tell besides their updates, by exchange and name."""
@@ -172,8 +172,8 @@ def wrong_form(update: ClientUpdate, layout: Layout, uploads: Uploads) -> str | 
         _wrong_tensor("an update", update.delta, (layout.size,), torch.float32)
         or _wrong_tensor("buffers", update.buffers, (layout.buffer_size,), torch.float32)
         or _wrong_tensor("whole-number buffers", update.counters, (layout.counter_size,), torch.int64)
-        or _wrong_told(update.told, uploads)
-        or _wrong_keep(update.keep)
+        or _wrong_extra_upload(update.extra_upload, uploads)
+        or _wrong_client_state(update.client_state)
     )
 
 
@@ -186,9 +186,9 @@ def _wrong_tensor(what: str, values: object, shape: tuple[int, ...], dtype: torc
     if values.dtype != dtype:
         return f"sent {what} in {values.dtype}; it must be in {dtype}"
     if values.shape != shape:
-        return f"sent {what} of the shape {tuple(values.shape)}, where the model has {shape}"
+        return f"sent {what} of the shape {tuple(values.shape)}, but it must be {shape}"
     if values.requires_grad or not values.is_contiguous() or values.is_neg():
-        return f"sent {what} that is a view or part of a graph; send a copy of its own (.detach().clone())"
+        return f"sent {what} that is a view or part of a graph; send a copy (.detach().clone())"
     return None if _has_memory(values) else f"sent {what} whose memory is gone"
 
 
@@ -200,15 +200,15 @@ def _has_memory(values: Tensor) -> bool:
     return (values.storage_offset() + last + 1) * values.itemsize <= values.untyped_storage().nbytes()
 
 
-def _wrong_told(told: object, uploads: Uploads) -> str | None:
-    if not told and not uploads:
+def _wrong_extra_upload(extra_upload: object, uploads: Uploads) -> str | None:
+    if not extra_upload and not uploads:
         return None
-    if not isinstance(told, dict) or told.keys() != uploads.keys():
-        return f"told {_names(told)} besides its update; the `uploads` of the method's exchanges say {_names(uploads)}"
+    if not isinstance(extra_upload, dict) or extra_upload.keys() != uploads.keys():
+        return f"sent {_names(extra_upload)} as its extra upload; the method's exchanges declare {_names(uploads)}"
     for exchange, forms in uploads.items():
-        table = told[exchange]
+        table = extra_upload[exchange]
         if not isinstance(table, dict) or table.keys() != forms.keys():
-            return f"told {_names(table)} besides its update ({exchange}); its `uploads` say {_names(forms)}"
+            return f"sent {_names(table)} as its extra upload ({exchange}), whose `uploads` declare {_names(forms)}"
         for name, form in forms.items():
             wrong = _wrong_tensor(f"{exchange}'s {name}", table[name], form.shape, form.dtype)
             if wrong is not None:
@@ -216,40 +216,41 @@ def _wrong_told(told: object, uploads: Uploads) -> str | None:
     return None
 
 
-def _wrong_keep(keep: object) -> str | None:
-    """Say what cannot be kept. Tables are walked without recursion, and not for ever: they may hold each other."""
-    tables: list[tuple[Any, int]] = [] if keep is None else [(keep, 1)]
+def _wrong_client_state(client_state: object) -> str | None:
+    """Say what cannot be stored. Tables are walked without recursion, and not for ever: they may hold each other."""
+    tables: list[tuple[Any, int]] = [] if client_state is None else [(client_state, 1)]
     seen = 0
     while tables:
         table, depth = tables.pop()
         if type(table) not in TABLES:
-            return f"keeps something of the type {type(table).__name__}; it must be a table of tensors"
+            return f"returned client state of the type {type(table).__name__}; it must be a table of tensors"
         seen += len(table)
         if depth > DEEPEST or seen > MOST:
-            limits = f"tables may lie {DEEPEST} deep in each other and have {MOST:,} entries"
-            return f"keeps a table that holds itself, or too much: {limits}"
+            limits = f"tables may be nested {DEEPEST} deep and have {MOST:,} entries"
+            return f"returned client state that holds itself, or is too large: {limits}"
         for name, value in table.items():
             if type(name) is not str:
-                return f"keeps something under {name!r}; names must be text"
+                return f"returned client state under the name {name!r}; names must be strings"
             if value is None:
-                return f"keeps nothing (None) under {name}"
+                return f"returned client state in which {name} is None"
             if type(value) is not Tensor:
                 tables.append((value, depth + 1))
                 continue
-            wrong = _unkeepable(name, value)
+            wrong = _cannot_be_stored(name, value)
             if wrong is not None:
                 return wrong
     return None
 
 
-def _unkeepable(name: str, value: Tensor) -> str | None:
+def _cannot_be_stored(name: str, value: Tensor) -> str | None:
+    about = f"returned client state in which {name} is"
     if value.is_nested:
-        return f"keeps {name} as a nested tensor; a checkpoint cannot hold that"
-    if value.layout != torch.strided or value.device.type != "cpu" or value.dtype not in KEEPABLE:
-        return f"keeps {name} in {value.dtype}, {value.layout}, on {value.device}; a checkpoint cannot hold that"
+        return f"{about} a nested tensor; a checkpoint cannot hold that"
+    if value.layout != torch.strided or value.device.type != "cpu" or value.dtype not in STORABLE:
+        return f"{about} in {value.dtype}, {value.layout}, on {value.device}; a checkpoint cannot hold that"
     if value.is_neg():
-        return f"keeps {name} as a negative view of a tensor; keep a copy of its own (.resolve_neg())"
-    return None if _has_memory(value) else f"keeps {name}, whose memory is gone"
+        return f"{about} a negative view of a tensor; return a copy (.resolve_neg())"
+    return None if _has_memory(value) else f"{about} a tensor whose memory is gone"
 
 
 def _names(table: object) -> str:
@@ -275,15 +276,15 @@ def _wrong_values(update: ClientUpdate, start: ModelState) -> str | None:
 
 def _wrong_uploads(update: ClientUpdate, uploads: Uploads) -> str | None:
     for exchange, forms in uploads.items():
-        told: Tensors = update.told[exchange]  # type: ignore[assignment]
+        extra_upload: Tensors = update.extra_upload[exchange]  # type: ignore[assignment]
         for name, form in forms.items():
-            low, high = _extremes(told[name])
+            low, high = _extremes(extra_upload[name])
             if not (math.isfinite(low) and math.isfinite(high)):
-                return f"told NaN or an infinite value besides its update ({exchange}: {name})"
+                return f"sent NaN or an infinite value in its extra upload ({exchange}: {name})"
             if low < form.least or high >= form.limit:
                 worst = low if low < form.least else high
                 limits = f"it must be at least {form.least:.7g} and below {form.limit:.7g}"
-                return f"told a value of {worst:.3g} besides its update ({exchange}: {name}); {limits}"
+                return f"sent a value of {worst:.3g} in its extra upload ({exchange}: {name}); {limits}"
     return None
 
 

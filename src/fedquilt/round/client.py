@@ -45,7 +45,9 @@ def sends_difference_alone(algorithm: Algorithm, contexts: Sequence[Context]) ->
 def open_visit(algorithm: Algorithm, context: Context, data: ClientData) -> Opened:
     """Let every exchange begin."""
     visits = {
-        exchange.name: Visit(context, data, _table(context.broadcast, exchange.name), _kept(context, exchange.name))
+        exchange.name: Visit(
+            context, data, _table(context.broadcast, exchange.name), _client_state(context, exchange.name)
+        )
         for exchange in algorithm.exchanges
     }
     return Opened(visits, {e.name: e.begin(visits[e.name]) for e in algorithm.exchanges if e.begin is not None})
@@ -56,14 +58,14 @@ def close_visit(
 ) -> ClientUpdate:
     """Make a client's update of what local training ended with, and let every exchange end."""
     delta = fitted.after.vector - context.start.vector
-    keep: State = {OPTIMISER: fitted.optimiser} if algorithm.local.keep else {}
-    told: State = {}
+    client_state: State = {OPTIMISER: fitted.optimiser} if algorithm.local.keep else {}
+    extra_upload: State = {}
     trained = _trained(algorithm, context, fitted, delta)
     for exchange in algorithm.exchanges:
         if exchange.end is not None:
             parting = exchange.end(opened.visits[exchange.name], trained)
-            keep |= {exchange.name: dict(parting.keep)} if parting.keep is not None else {}
-            told |= {exchange.name: dict(parting.told)} if parting.told is not None else {}
+            client_state |= {exchange.name: dict(parting.client_state)} if parting.client_state is not None else {}
+            extra_upload |= {exchange.name: dict(parting.extra_upload)} if parting.extra_upload is not None else {}
     return ClientUpdate(
         client=context.client,
         slot=context.slot,
@@ -74,8 +76,8 @@ def close_visit(
         loss=fitted.loss,
         steps=fitted.steps,
         examples=fitted.examples,
-        keep=keep or None,
-        told=told,
+        client_state=client_state or None,
+        extra_upload=extra_upload,
     )
 
 
@@ -83,8 +85,8 @@ def _table(state: State, name: str) -> Tensors:
     return state.get(name, {})  # type: ignore[return-value]
 
 
-def _kept(context: Context, name: str) -> Tensors | None:
-    return context.kept.get(name)  # type: ignore[return-value]
+def _client_state(context: Context, name: str) -> Tensors | None:
+    return context.client_state.get(name)  # type: ignore[return-value]
 
 
 def _trained(algorithm: Algorithm, context: Context, fitted: LocalResult, delta: Tensor) -> Trained:

@@ -9,7 +9,7 @@ from functools import cached_property
 from torch import nn
 
 from fedquilt.algorithm.algorithm import Algorithm, check_consistent
-from fedquilt.algorithm.exchange import Setting
+from fedquilt.algorithm.exchange import InitialFederation
 from fedquilt.algorithm.metric import Metric
 from fedquilt.algorithm.parts.sampling import Epochs
 from fedquilt.algorithm.state import RunState
@@ -114,8 +114,8 @@ class Federation:
         algorithm = self.algorithm
         if self.rehearsal.needs_two_examples():
             algorithm = replaced(algorithm, Epochs, Epochs.without_single)
-        setting = Setting(self.data, self.partition, self.server_rows, self.replica, self.initial)
-        return replace(self, algorithm=algorithm, first=first_broadcast(algorithm, setting))
+        initial = InitialFederation(self.data, self.partition, self.server_rows, self.replica, self.initial)
+        return replace(self, algorithm=algorithm, first=first_broadcast(algorithm, initial))
 
     @cached_property
     def server(self) -> Server:

@@ -84,7 +84,7 @@ def _record(server: Server, steps: list[Step]) -> Record:
     absent = [{"client": fault.client, "reason": fault.reason} for fault in faults if fault.simulated]
     down = server.first.downloaded if first else 0
     down += sum(_down(server, step.before) * len(step.planned.clients) for step in steps)
-    up = sum(server.layout.nbytes * len(step.merged.clients) + step.merged.told for step in steps)
+    up = sum(server.layout.nbytes * len(step.merged.clients) + step.merged.extra_bytes for step in steps)
     up += server.first.uploaded if first else 0
     sends = server.algorithm.course.sends
     record: Record = {

@@ -24,7 +24,7 @@ QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 """Where the distribution of clients' accuracies is noted."""
 
 Own = Callable[[int, Sequence[int], Sequence[Counted]], None]
-"""(round, clients, what was counted on each one's own test examples): is told how every client fares."""
+"""(round, clients, what was counted in each one's per-client test): is called with the result of every client."""
 
 Diagnose = Callable[[ModelState | None, Sequence[ModelState]], Record]
 """(the model of the round's start, if it is one, clients' models after it) -> what is measured of them."""

@@ -28,15 +28,15 @@ LARGEST_LOSS = 2.0**200
 
 @dataclass(frozen=True)
 class Merged:
-    """What a round did, apart from the model; `told` is the bytes that clients told besides their updates."""
+    """What a round did, apart from the model; `extra_bytes` counts the clients' extra uploads."""
 
     clients: list[int]
     faults: list[Fault]
     loss: float | None
     steps: int
     examples: int
-    told: int
-    kept: dict[int, State] = field(default_factory=dict)
+    extra_bytes: int
+    client_states: dict[int, State] = field(default_factory=dict)
 
 
 def merge(
@@ -50,7 +50,7 @@ def merge(
     """Fold the clients' updates, in whatever order they come, into the next state; `seen` is shown those that count.
 
     A client that failed or sent something unusable is left out and named; the weights are over the others. If nobody is
-    left the model, the server's optimiser and what is announced stay as they were.
+    left the model, the server's optimiser and the broadcast stay as they were.
     """
     cohort = planned.cohort(layout.size)
     deltas = algorithm.reduce(cohort)
@@ -101,16 +101,16 @@ class Tally:
     """Counts what was taken in, in columns: a cohort may have thousands of clients."""
 
     faults: list[Fault]
-    told: int = 0
-    kept: dict[int, State] = field(default_factory=dict)
+    extra_bytes: int = 0
+    client_states: dict[int, State] = field(default_factory=dict)
     _rows: list[tuple[int, int, float, int, int]] = field(default_factory=list)
 
     def take_one(self, update: ClientUpdate) -> None:
         """Count one client's update."""
         self._rows.append((update.slot, update.client, update.loss, update.steps, update.examples))
-        self.told += sum(tensor.nbytes for _, tensor in flat(update.told)) if update.told else 0
-        if update.keep is not None:
-            self.kept[update.client] = update.keep
+        self.extra_bytes += sum(tensor.nbytes for _, tensor in flat(update.extra_upload)) if update.extra_upload else 0
+        if update.client_state is not None:
+            self.client_states[update.client] = update.client_state
 
     def take(self, block: BlockUpdate) -> None:
         """Count the updates of a block."""
@@ -127,8 +127,10 @@ class Tally:
             loss=math.fsum(loss * count for loss, count in heard) / seen if seen else None,
             steps=sum(steps for *_, steps, _ in rows),
             examples=sum(examples for *_, examples in rows),
-            told=self.told,
-            kept={client: self.kept[client] for _, client, *_ in rows if client in self.kept},
+            extra_bytes=self.extra_bytes,
+            client_states={
+                client: self.client_states[client] for _, client, *_ in rows if client in self.client_states
+            },
         )
 
 

@@ -38,13 +38,13 @@ def hold_out(partition: Partition, share: float, seed: int) -> tuple[Partition, 
 
 
 def personal_model(algorithm: Algorithm, context: Context, data: ClientData) -> ModelState:
-    """Return the model that a client would use: the run's, where it could not make one its own."""
+    """Return the model that a client would use: its personal one or, where it has none, the run's."""
     personalise = algorithm.per_client.personalise
     if personalise is None:
         return context.start
-    if personalise.kept is not None:
-        kept: Tensors | None = context.kept.get(personalise.kept)  # type: ignore[assignment]
-        return context.start if kept is None else ModelState(**kept)
+    if personalise.client_state is not None:
+        stored: Tensors | None = context.client_state.get(personalise.client_state)  # type: ignore[assignment]
+        return context.start if stored is None else ModelState(**stored)
     assert personalise.by is not None
     try:
         return train_locally(personalise.by, context, data, context.start, purpose="own ").after
@@ -52,6 +52,6 @@ def personal_model(algorithm: Algorithm, context: Context, data: ClientData) -> 
         return context.start
 
 
-def kept_model(visit: Visit) -> ModelState:
-    """Return the model that a client keeps under an exchange's name, at first the run's."""
-    return visit.context.start if visit.kept is None else ModelState(**visit.kept)
+def personal_model_of(visit: Visit) -> ModelState:
+    """Return the model in a client's state under an exchange's name, at first the run's."""
+    return visit.context.start if visit.client_state is None else ModelState(**visit.client_state)

@@ -29,7 +29,7 @@ Heard = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What a course works with; `heard` is told how far the round is, `observe` is shown every usable update."""
+    """What a round function works with; `heard` is called with the round's progress, `observe` with every usable update."""
 
     server: Server
     session: Session
@@ -39,7 +39,7 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One group's round: the plan, what became of it, and what the server had announced."""
+    """One group's round: the plan, what became of it, and the server's state before it."""
 
     planned: Plan
     merged: Merged
@@ -93,17 +93,17 @@ def every_group(work: Work, run: RunState) -> Pending[Ended]:
 def merged(
     work: Work, state: ServerState, planned: Plan, store: ClientStore, results: Iterable[Answer]
 ) -> tuple[Step, ClientStore]:
-    """Merge a group's updates, let the server train on its own data, and keep what clients keep."""
+    """Merge a group's updates, let the server train on its own data, and store the clients' state."""
     server = work.server
     seen = None if work.observe is None else partial(work.observe, state.model)
     after, report = merge(server.algorithm, server.layout, state, planned, results, seen)
     if after.model is not state.model:
         after = train_at_server(server, after)
-    return Step(planned, report, state, after), store.updated(report.kept)
+    return Step(planned, report, state, after), store.updated(report.client_states)
 
 
 def listened(work: Work, results: Iterable[Answer], done: int, total: int) -> Iterator[Answer]:
-    """Pass results on, telling who listens how many there are."""
+    """Pass results on, and report how many there are."""
     for result in results:
         yield result
         done += len(result) if isinstance(result, BlockUpdate) else 1
@@ -112,12 +112,12 @@ def listened(work: Work, results: Iterable[Answer], done: int, total: int) -> It
 
 
 def regrouped(algorithm: Algorithm, state: ServerState, members: Sequence[int], store: ClientStore) -> ServerState:
-    """Return the state that a new group of clients goes on with."""
+    """Return the state with which a new group of clients continues."""
     for exchange in algorithm.exchanges:
         if exchange.regroup is not None:
-            kept: list[Tensors | None] = [
+            client_states: list[Tensors | None] = [
                 (store.get(client) or {}).get(exchange.name)  # type: ignore[misc]
                 for client in members
             ]
-            state = exchange.regroup(state, members, kept)
+            state = exchange.regroup(state, members, client_states)
     return state

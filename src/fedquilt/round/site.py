@@ -72,15 +72,15 @@ class Site:
         return Evaluator(self.replica, self.algorithm.loss, self.data, self.metrics, self.seed)
 
     def run_client(
-        self, state: ServerState, round_: int, client: int, slot: int, kept: State | None
+        self, state: ServerState, round_: int, client: int, slot: int, client_state: State | None
     ) -> ClientUpdate | Fault:
-        """Run one client's update on a server's model and announcements; whatever goes wrong becomes its fault."""
+        """Run one client's update on a server's model and broadcast; whatever goes wrong becomes its fault."""
         data = self._data_of(client)
         if not len(data):
             return Fault(client, slot, NOTHING, kind="no examples")
         if len(data) == 1 and leaves_out_single(self.algorithm.sample):
             return Fault(client, slot, SINGLE, kind="no examples")
-        context = self.context(state, round_, client, slot, kept)
+        context = self.context(state, round_, client, slot, client_state)
         return self._or_fault(client, slot, partial(client_update, self.algorithm, context, data))
 
     def _or_fault(self, client: int, slot: int, work: Callable[[], T]) -> T | Fault:
@@ -104,7 +104,7 @@ class Site:
         round_: int,
         clients: Sequence[int],
         slots: Sequence[int],
-        kept: Sequence[State | None],
+        client_state: Sequence[State | None],
         gone: Sequence[tuple[int, int]] = (),
     ) -> list[Answer]:
         """Run a block of clients as one program; if that fails, find out with whom, and run it again without them.
@@ -113,7 +113,7 @@ class Site:
         the place of one that is left out, a stand-in is trained. `gone` are clients that were left out before, each after
         the place that it had in the block.
         """
-        rows: list[Row] = list(zip(clients, slots, kept, strict=True))
+        rows: list[Row] = list(zip(clients, slots, client_state, strict=True))
         for place, client in sorted(gone):
             rows.insert(place, (client, None, None))
         held = [row for row in rows if self.partition.size(row[0])]
@@ -125,7 +125,7 @@ class Site:
         results = self._block_or_error(program, state, round_, held)
         if isinstance(results, BaseException):
             error = results
-            singly = [self.run_client(state, round_, *own) for own in _there(held)]
+            singly = [self.run_client(state, round_, *own) for own in _taking_part(held)]
             guilty = {result.slot: result for result in singly if isinstance(result, Fault)}
             faults += guilty.values()
             held = [(client, None, None) if slot in guilty else (client, slot, own) for client, slot, own in held]
@@ -133,19 +133,19 @@ class Site:
                 results = self._block_or_error(program, state, round_, held)
         if isinstance(results, BaseException):
             error = results
-            results = [self._fault_of_program(client, slot, error) for client, slot, _ in _there(held)]
+            results = [self._fault_of_program(client, slot, error) for client, slot, _ in _taking_part(held)]
         return [*results, *faults]
 
     def _block_or_error(
         self, program: Program, state: ServerState, round_: int, rows: Sequence[Row]
     ) -> Sequence[Answer] | BaseException:
-        """Train a block, if anybody of it is there; return what is raised in clients' code."""
-        there = [client for client, _, _ in _there(rows)]
-        if not there:
+        """Train a block, if any of its clients takes part; return what is raised in clients' code."""
+        present = [client for client, _, _ in _taking_part(rows)]
+        if not present:
             return []
         seconds = None if self.client_seconds is None else self.client_seconds * len(rows)
         try:
-            with alone(there, self.replica), time_limit(seconds):
+            with alone(present, self.replica), time_limit(seconds):
                 return self.train_block(program, state, round_, rows)
         except BaseException as error:
             if passes(error):
@@ -160,15 +160,17 @@ class Site:
 
     def train_block(self, program: Program, state: ServerState, round_: int, rows: Sequence[Row]) -> Sequence[Answer]:
         """Train a block of clients, all of whom hold data, as one program; those without a slot have stand-ins."""
-        there = _there(rows)
-        contexts = [self.context(state, round_, *own) for own in there]
-        datas = [self._data_of(client) for client, _, _ in there]
+        present = _taking_part(rows)
+        contexts = [self.context(state, round_, *own) for own in present]
+        datas = [self._data_of(client) for client, _, _ in present]
         sizes = {row: int(self.partition.size(client)) for row, (client, slot, _) in enumerate(rows) if slot is None}
         return block_update(program, self.algorithm, contexts, datas, sizes)
 
-    def evaluate_clients(self, state: ServerState, round_: int, client: int, kept: State | None) -> Counted | Fault:
+    def evaluate_clients(
+        self, state: ServerState, round_: int, client: int, client_state: State | None
+    ) -> Counted | Fault:
         """Evaluate the model that a client would use on its own data; whatever goes wrong becomes its fault."""
-        context = self.context(state, round_, client, client, kept)
+        context = self.context(state, round_, client, client, client_state)
         return self._or_fault(client, client, partial(self._counted_at_client, context))
 
     def _counted_at_client(self, context: Context) -> Counted:
@@ -179,7 +181,7 @@ class Site:
             cut = [rows[first:last] for first, last in chunks(len(rows))]
             return added([self.evaluator.count(model, self.tests.split, part) for part in cut])
 
-    def context(self, state: ServerState, round_: int, client: int, slot: int, kept: State | None) -> Context:
+    def context(self, state: ServerState, round_: int, client: int, slot: int, client_state: State | None) -> Context:
         """Return what a client is given for a round."""
         return Context(
             replica=self.replica,
@@ -188,7 +190,7 @@ class Site:
             round=round_,
             client=client,
             slot=slot,
-            kept=kept or {},
+            client_state=client_state or {},
             broadcast=state.broadcast,
             tamper=self.simulation.tamper_of(client, len(self.partition), self.seed, (round_, client, slot)),
         )
@@ -204,6 +206,6 @@ class Site:
         return replace(self, data=data, partition=partition, tests=self.tests and self.tests.only(clients))
 
 
-def _there(rows: Iterable[Row]) -> list[tuple[int, int, State | None]]:
-    """Return those of a block who were not left out."""
+def _taking_part(rows: Iterable[Row]) -> list[tuple[int, int, State | None]]:
+    """Return the clients of a block that were not left out."""
     return [(client, slot, own) for client, slot, own in rows if slot is not None]

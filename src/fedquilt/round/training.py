@@ -90,8 +90,8 @@ def train_locally(
 
 def optimiser_of(algorithm: Algorithm, context: Context, params: Tensors) -> State:
     """Return the optimiser's state that a client starts with: its own, where it keeps one."""
-    if algorithm.local.keep and OPTIMISER in context.kept:
-        return context.kept[OPTIMISER]  # type: ignore[return-value]
+    if algorithm.local.keep and OPTIMISER in context.client_state:
+        return context.client_state[OPTIMISER]  # type: ignore[return-value]
     return algorithm.local.init(params)
 
 

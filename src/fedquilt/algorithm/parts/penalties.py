@@ -29,7 +29,7 @@ def trace_norm(matrix: Tensor) -> Tensor:
     return value
 
 
-def frobenius(features: Tensor, there: Tensor | None = None) -> Tensor:
+def frobenius(features: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return ‖φ(X)‖_F, the root of the sum of squares over all examples and features; its gradient at 0 is 0.
 
     `mask` is 0 for rows that are padding.
@@ -37,11 +37,11 @@ def frobenius(features: Tensor, there: Tensor | None = None) -> Tensor:
     >>> frobenius(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
     tensor(5.)
     """
-    length: Tensor = torch.linalg.vector_norm(features if there is None else features * there[:, None])
+    length: Tensor = torch.linalg.vector_norm(features if mask is None else features * mask[:, None])
     return length
 
 
-def mmd(features: Tensor, drawn: Tensor, squared: bool = False, there: Tensor | None = None) -> Tensor:
+def mmd(features: Tensor, drawn: Tensor, squared: bool = False, mask: Tensor | None = None) -> Tensor:
     """Return the distance of the means of two samples, (n, D) and (m, D): ‖mean φ(x) − mean z‖, or its square.
 
     This is the maximum mean discrepancy as Wei 2022 defines it, with the inner product of the features themselves: it
@@ -51,7 +51,7 @@ def mmd(features: Tensor, drawn: Tensor, squared: bool = False, there: Tensor | 
     >>> mmd(torch.tensor([[0.0, 1.0], [2.0, 1.0]]), torch.tensor([[4.0, 5.0]]))
     tensor(5.)
     """
-    mean = features.mean(0) if there is None else (features * there[:, None]).sum(0) / there.sum().clamp(min=1)
+    mean = features.mean(0) if mask is None else (features * mask[:, None]).sum(0) / mask.sum().clamp(min=1)
     apart = mean - drawn.mean(0)
     distance: Tensor = apart.square().sum() if squared else torch.linalg.vector_norm(apart)
     return distance

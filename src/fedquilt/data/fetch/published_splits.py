@@ -35,7 +35,7 @@ DIGESTS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Published:
+class PublishedSplits:
     """Published splits: the ids of all images, and splits whose examples are places in that list.
 
     >>> import tempfile
@@ -43,7 +43,7 @@ class Published:
     ...     train, test = Path(name) / "federated_train.csv", Path(name) / "test.csv"
     ...     _ = train.write_text("user_id,image_id,class\\n70,a,1\\n9,b,0\\n")
     ...     _ = test.write_text("image_id,class\\nc,1\\n")
-    ...     found = Published.read(train, test, classes=2, client="user_id")
+    ...     found = PublishedSplits.read(train, test, classes=2, client="user_id")
     >>> found.images, found.train.y.tolist(), found.train.ids.tolist(), found.test.x.tolist()
     (['a', 'b', 'c'], [1, 0], [1, 0], [2])
     """
@@ -53,7 +53,7 @@ class Published:
     test: Split
 
     @classmethod
-    def read(cls, train: Path, test: Path, classes: int, client: str, check: bool = True) -> Published:
+    def read(cls, train: Path, test: Path, classes: int, client: str, check: bool = True) -> PublishedSplits:
         """Read two CSV files; `client` is the name of the column that says whose an image is.
 
         With `check`, files whose digests are published must have them.

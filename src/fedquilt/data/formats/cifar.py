@@ -15,7 +15,7 @@ from fedquilt.base.memory import require_memory
 from fedquilt.data import crop_and_whiten
 from fedquilt.data.data import Augment, Prepare, Split
 from fedquilt.data.fetch.digest import require_digest
-from fedquilt.data.fetch.published import File, Published
+from fedquilt.data.fetch.published import File, PublishedData
 from fedquilt.data.formats.files import open_file
 from fedquilt.data.scale import standardise, to_unit
 
@@ -35,7 +35,9 @@ def preprocessing(name: Preprocess, mean: Channels, std: Channels) -> tuple[Prep
     return functools.partial(standardise, mean=means, std=stds), None
 
 
-def read_split(files: Published, names: list[str], labels: tuple[int, ...], take: int = 0, check: bool = True) -> Split:
+def read_split(
+    files: PublishedData, names: list[str], labels: tuple[int, ...], take: int = 0, check: bool = True
+) -> Split:
     """Read files of records, one after the other.
 
     `labels` has the number of classes of each label byte of a record, `take` says which of them is the label. With

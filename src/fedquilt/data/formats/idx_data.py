@@ -8,7 +8,7 @@ import torch
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.data import Data, Prepare, Split
-from fedquilt.data.fetch.published import File, Published
+from fedquilt.data.fetch.published import File, PublishedData
 from fedquilt.data.formats.idx import read_idx
 from fedquilt.data.scale import standardise, to_unit
 
@@ -25,7 +25,7 @@ def idx_files(train_images: str, train_labels: str, test_images: str, test_label
     )
 
 
-def read_idx_data(files: Published, mean_and_std: tuple[float, float] | None, check: bool = True) -> Data:
+def read_idx_data(files: PublishedData, mean_and_std: tuple[float, float] | None, check: bool = True) -> Data:
     """Read a data set; pixels are scaled to [0, 1] and then, if mean and standard deviation are given, standardised.
 
     With `check`, files must have their published digests.
@@ -38,7 +38,7 @@ def read_idx_data(files: Published, mean_and_std: tuple[float, float] | None, ch
     return Data(files.name, train, test, classes=10, prepare=prepare)
 
 
-def read_split(part: str, files: Published, check: bool = True) -> Split:
+def read_split(part: str, files: PublishedData, check: bool = True) -> Split:
     """Read the images and labels of one part, `train` or `t10k`; files without a digest are not checked for one."""
     images_name, labels_name = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
     images_path, labels_path = files.find(images_name), files.find(labels_name)

