@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "methods" / "results.json"
 SEEDS = (1, 2, 3)
 LAST = 10
-MEASURES = {"accuracy": "test accuracy (%)", "per_client_accuracy": "accuracy on own data (%)"}
+MEASURES = {"accuracy": "test accuracy (%)", "per_client_accuracy": "per-client accuracy (%)"}
 HEADER = "| run | accuracy % | seeds | MB up a round | MB down a round |"
 
 Tables = dict[str, Any]

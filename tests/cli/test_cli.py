@@ -703,5 +703,5 @@ def test_show_diagnose_and_what_was_simulated(command: Command) -> None:
     Path("spec.toml").write_text(text + more + '[[wrap]]\nname = "own_test"\n')
     assert command("run", "spec.toml").code == 0
     out = " ".join(command("show", "runs/spec", "--diagnose").out.split())
-    for words in ("conflicts two clients' models differ on", "divergence", "on clients' own data", "simulated"):
+    for words in ("conflicts two clients' models differ on", "divergence", "worst tenth of clients", "simulated"):
         assert words in out

@@ -41,9 +41,9 @@ def test_labels_clients_places_and_images(folder: Path) -> None:
     assert data.train.y.tolist() == [1, 0, 1, 0]  # elm, oak
     assert data.train.ids is not None
     assert data.train.ids.tolist() == [0, 1, 1, 0]
-    assert data.train.places is not None
+    assert data.train.coordinates is not None
     assert np.array_equal(
-        data.train.places, [[48.2, 16.37], [-33.9, 151.2], [np.nan, np.nan], [90, -180]], equal_nan=True
+        data.train.coordinates, [[48.2, 16.37], [-33.9, 151.2], [np.nan, np.nan], [90, -180]], equal_nan=True
     )
     assert data.prepare is not None
     reds = data.prepare(data.train.x)[:, 0].amax(dim=(1, 2)) * 255
@@ -75,7 +75,7 @@ def test_numbers_are_ordered_as_numbers(folder: Path) -> None:
     data = image_folder(folder, write(folder / "t.csv", rows, ("path", "label")), test=folder / "t.csv")
     assert data.train.y.tolist() == [1, 0, 2, 0]
     assert data.train.ids is None
-    assert data.train.places is None
+    assert data.train.coordinates is None
 
 
 def test_other_names_for_columns(folder: Path) -> None:

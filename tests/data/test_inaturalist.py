@@ -91,13 +91,13 @@ def test_images_are_found_wherever_they_lie_and_are_missed_when_needed(home: Pat
         DataError, match=r"aa\.jpg: there is no such image file\. The images are in train_val_images\.tar"
     ):
         data.prepare(data.train.x)
-    places = {
+    coordinates = {
         "aa": "Aves/Corvus corax",
         "bb": "Plantae/Acer rubrum",
         "cc": "Plantae/Acer rubrum",
         "dd": "Aves/Pica pica",
     }
-    for number, (image, folder) in enumerate(places.items()):
+    for number, (image, folder) in enumerate(coordinates.items()):
         path = home / "inaturalist" / "train_val_images" / folder
         path.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (20, 20), (60 * number, 0, 0)).save(path / f"{image}.jpg")
@@ -202,8 +202,8 @@ def write_raw(home: Path, images: int = 400, seed: int = 0) -> dict[str, Any]:
             "annotations": [{"id": i + 5, "image_id": i, "category_id": notes[i]["kind"]} for i in ids],
         }
         (home / "inaturalist" / f"{name}.json").write_text(json.dumps(content))
-    places = [{"id": i, **{key: notes[i][key] for key in ("lat", "lon", "user_id")}, "date": ""} for i in train]
-    (home / "inaturalist" / "train2017_locations.json").write_text(json.dumps(places))
+    coordinates = [{"id": i, **{key: notes[i][key] for key in ("lat", "lon", "user_id")}, "date": ""} for i in train]
+    (home / "inaturalist" / "train2017_locations.json").write_text(json.dumps(coordinates))
     return notes
 
 
@@ -226,7 +226,7 @@ def test_users_of_the_raw_annotations(home: Path) -> None:
     assert data.train.ids is not None
     assert data.train.ids.tolist() == [users.index(note["user_id"]) for note in chosen]
     expected = [[note["lat"] or np.nan, note["lon"] or np.nan] for note in chosen]
-    assert np.array_equal(data.train.places, expected, equal_nan=True)  # type: ignore[arg-type]
+    assert np.array_equal(data.train.coordinates, expected, equal_nan=True)  # type: ignore[arg-type]
     assert len(data.test) == sum(note["kind"] in kept for i, note in notes.items() if i >= 1300)
 
 

@@ -19,8 +19,8 @@ from fedquilt.data.data import Data, Split
 from fedquilt.partition.partition import Partition
 
 LABELS = torch.arange(6) % 2
-FULL = Split(torch.zeros(6, 2), LABELS, ids=np.arange(6) % 3, places=np.zeros((6, 2)))
-EMPTY = Split(torch.zeros(0, 2), LABELS[:0], ids=np.zeros(0, dtype=np.int64), places=np.zeros((0, 2)))
+FULL = Split(torch.zeros(6, 2), LABELS, ids=np.arange(6) % 3, coordinates=np.zeros((6, 2)))
+EMPTY = Split(torch.zeros(0, 2), LABELS[:0], ids=np.zeros(0, dtype=np.int64), coordinates=np.zeros((0, 2)))
 HELD = Partition.of([[0, 1, 2], [3, 4, 5]])
 
 WRONG = [

@@ -51,8 +51,8 @@ def test_reads_a_table(path: Path) -> None:
     assert data.classes == 2
     assert data.train.ids is not None
     assert data.train.ids.tolist() == [2, 1, 1, 2, 0]
-    assert data.train.places is not None
-    assert data.train.places.tolist() == [[48.1, 11.6], [52.5, 13.4], [-33.9, 151.2], [0, -180], [90, 180]]
+    assert data.train.coordinates is not None
+    assert data.train.coordinates.tolist() == [[48.1, 11.6], [52.5, 13.4], [-33.9, 151.2], [0, -180], [90, 180]]
     assert torch.equal(data.test.x, data.train.x)
 
 
@@ -60,7 +60,7 @@ def test_named_features_in_their_order(path: Path) -> None:
     data = table(path, label="kind", features=("weight", "height"), test=path)
     assert data.train.x[1].tolist() == [20, 2.5]
     assert data.train.ids is None
-    assert data.train.places is None
+    assert data.train.coordinates is None
 
 
 def test_scale_by_the_training_rows(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_reply_comes_back(shared):
 
 
 def test_a_task_comes_back():
-    task = Task("own", 4, [7, 8], [7, 8], [None, {"optimiser": {"0": torch.ones(2)}}], alone=True)
+    task = Task("evaluate clients", 4, [7, 8], [7, 8], [None, {"optimiser": {"0": torch.ones(2)}}], alone=True)
     said, tensors = encode_task(task, model=3)
     got = decode_task(read(said), tensors)
     assert same(vars(task) | {"gone": []}, vars(got))
@@ -73,7 +73,7 @@ def test_a_task_comes_back():
 
 
 def test_an_evaluation_comes_back():
-    task = Task("own", 1, [3, 4], [3, 4], [None, None], alone=True)
+    task = Task("evaluate clients", 1, [3, 4], [3, 4], [None, None], alone=True)
     sent = Reply([Counted(2.5, None, 10, (1.0, 2.0)), Fault(4, 4, "broken")])
     got = decode_reply(task, read(encode_reply(sent)[0]), b"")
     assert got.results == [Counted(2.5, None, 10, [1.0, 2.0]), Fault(4, 4, "broken")]

@@ -98,10 +98,10 @@ def test_tables_from_python() -> None:
 def test_pictures_of_other_data(kind: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     y = torch.from_numpy(rng.integers(0, 5, (60, 4) if kind == "sequences" else 60))
-    places = np.stack([rng.uniform(-90, 90, 60), rng.uniform(-180, 180, 60)], axis=1) if kind == "places" else None
-    if places is not None:
-        places[:3] = np.nan  # nobody knows where these were made
-    split = Split(torch.zeros(60, 1), y, places=places)
+    coordinates = np.stack([rng.uniform(-90, 90, 60), rng.uniform(-180, 180, 60)], axis=1) if kind == "places" else None
+    if coordinates is not None:
+        coordinates[:3] = np.nan  # nobody knows where these were made
+    split = Split(torch.zeros(60, 1), y, coordinates=coordinates)
     data = Data("some", split, split, classes=5)
     held = fedquilt.power_law(y.numpy(), clients=1 if kind == "one" else 60 if kind == "many" else 7)
     files = draw_population(tmp_path, data, held, skew(held, y.numpy()))

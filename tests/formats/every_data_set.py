@@ -37,7 +37,7 @@ class Case:
 
     write: Write
     clients: bool = False
-    places: bool = False
+    coordinates: bool = False
     sequences: bool = False
     numbers: bool = False
 
@@ -171,14 +171,16 @@ CASES: dict[str, Case] = {
     "hugging_face": Case(hugging_face, clients=True),
     "hugging_face of images": Case(hugging_face_images, clients=True),
     "image_folder": Case(
-        images(lambda home: fedquilt.image_folder(home / "own", home / "own.csv", **IMAGE)), clients=True, places=True
+        images(lambda home: fedquilt.image_folder(home / "own", home / "own.csv", **IMAGE)),
+        clients=True,
+        coordinates=True,
     ),
     "inaturalist": Case(images(lambda home: fedquilt.inaturalist(check=False, **IMAGE)), clients=True),
     "inaturalist by place": Case(
         images(lambda home: fedquilt.inaturalist("geo_100", check=False, **IMAGE)), clients=True
     ),
     "inaturalist from annotations": Case(
-        images(lambda home: fedquilt.inaturalist(source="raw", examples=12, **IMAGE)), clients=True, places=True
+        images(lambda home: fedquilt.inaturalist(source="raw", examples=12, **IMAGE)), clients=True, coordinates=True
     ),
     "landmarks": Case(images(lambda home: fedquilt.landmarks(**IMAGE)), clients=True),
     "landmarks from tables": Case(images(lambda home: fedquilt.landmarks(source="raw", **IMAGE)), clients=True),
@@ -196,7 +198,7 @@ CASES: dict[str, Case] = {
     "synthetic": Case(
         lambda home, patch: lambda: fedquilt.synthetic(clients=4, minimum=10, features=5, classes=4), clients=True
     ),
-    "table": Case(table, clients=True, places=True),
-    "table of numbers": Case(numbers, clients=True, places=True, numbers=True),
+    "table": Case(table, clients=True, coordinates=True),
+    "table of numbers": Case(numbers, clients=True, coordinates=True, numbers=True),
 }
 """By the name of the data set, with a word on which of several there are."""

@@ -31,7 +31,7 @@ BY_SIZE = {"iid", "power_law", "quantity_skew", "stored"}
 
 def refusal(case: Case, partition: str) -> str | None:
     """Return what is said of a pair that makes no sense."""
-    if partition == "geo" and not case.places:
+    if partition == "geo" and not case.coordinates:
         return "needs coordinates, but the data set .* has none"
     if partition == "natural" and not case.clients:
         return "the data set .* does not say which client holds which example; use another partition"
@@ -77,7 +77,7 @@ def test_every_data_set_and_partition_is_entered_here() -> None:
 def test_a_data_set_has_what_is_said_of_it(name: str, loaded: Callable[[str], Data]) -> None:
     data, case = loaded(name), CASES[name]
     assert (data.train.ids is not None) == case.clients
-    assert (data.train.places is not None) == case.places
+    assert (data.train.coordinates is not None) == case.coordinates
     assert (data.train.y.dim() == 2) == case.sequences
     assert data.train.y.is_floating_point() == (data.classes == 0) == case.numbers
 

@@ -18,7 +18,7 @@ from fedquilt.data.cells import DEEPEST, NOWHERE, adaptive_cells, cells_at, smal
 from fedquilt.data.data import Data, Split
 from fedquilt.partition import geo
 
-Places = npt.NDArray[np.float64]
+Coordinates = npt.NDArray[np.float64]
 
 # From Google's own library, the PyPI package s2geometry 0.14.0:
 # S2CellId(S2LatLng.FromDegrees(latitude, longitude)), its id() and parent(level).ToToken().
@@ -35,9 +35,9 @@ KNOWN = [
 ]
 
 
-def data_at(places: Places | None) -> Data:
-    count = 3 if places is None else len(places)
-    split = Split(torch.arange(count), torch.zeros(count, dtype=torch.int64), places=places)
+def data_at(coordinates: Coordinates | None) -> Data:
+    count = 3 if coordinates is None else len(coordinates)
+    split = Split(torch.arange(count), torch.zeros(count, dtype=torch.int64), coordinates=coordinates)
     return Data("somewhere", split, split, classes=1)
 
 
@@ -53,7 +53,7 @@ def test_cells_are_those_of_the_reference(place: tuple[float, float], number: in
 
 
 @st.composite
-def clouds(draw: st.DrawFn) -> Places:
+def clouds(draw: st.DrawFn) -> Coordinates:
     """Places in a few clusters of very different widths, some of them twice, some not known."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     centres = [
@@ -61,15 +61,15 @@ def clouds(draw: st.DrawFn) -> Places:
         for _ in range(draw(st.integers(1, 4)))
     ]
     parts = [[lat, lon] + width * rng.normal(size=(draw(st.integers(1, 40)), 2)) for lat, lon, width in centres]
-    places = np.concatenate(parts)
-    places = np.stack([places[:, 0].clip(-90, 90), (places[:, 1] + 180) % 360 - 180], axis=1)
-    places[rng.random(len(places)) < draw(st.sampled_from([0.0, 0.2]))] = np.nan
-    return places
+    coordinates = np.concatenate(parts)
+    coordinates = np.stack([coordinates[:, 0].clip(-90, 90), (coordinates[:, 1] + 180) % 360 - 180], axis=1)
+    coordinates[rng.random(len(coordinates)) < draw(st.sampled_from([0.0, 0.2]))] = np.nan
+    return coordinates
 
 
-def slow_cells(places: Places, most: int, deepest: int) -> dict[int, list[int]]:
+def slow_cells(coordinates: Coordinates, most: int, deepest: int) -> dict[int, list[int]]:
     """The paper's words: divide every cell with more than N_max examples into its four, face by face."""
-    smallest = [int(cell) for cell in smallest_cells(places)]
+    smallest = [int(cell) for cell in smallest_cells(coordinates)]
     found: dict[int, list[int]] = {}
 
     def divide(rows: list[int], level: int) -> None:
@@ -93,21 +93,24 @@ def level_of(cell: int) -> int:
 
 @settings(max_examples=150, deadline=None)
 @given(
-    places=clouds(), most=st.integers(1, 40), share=st.sampled_from([0.0, 0.01, 0.2, 1.0]), deepest=st.integers(0, 30)
+    coordinates=clouds(),
+    most=st.integers(1, 40),
+    share=st.sampled_from([0.0, 0.01, 0.2, 1.0]),
+    deepest=st.integers(0, 30),
 )
-def test_what_cells_promise(places: Places, most: int, share: float, deepest: int) -> None:
-    expected = slow_cells(places, most, deepest)
-    cells = adaptive_cells(places, most, deepest)
+def test_what_cells_promise(coordinates: Coordinates, most: int, share: float, deepest: int) -> None:
+    expected = slow_cells(coordinates, most, deepest)
+    cells = adaptive_cells(coordinates, most, deepest)
     assert {int(c): np.flatnonzero(cells == c).tolist() for c in np.unique(cells) if c != NOWHERE} == expected
     kept = {cell: rows for cell, rows in expected.items() if len(rows) >= share * most}
     if not kept:
         with pytest.raises(SpecError, match="least_share: no cell has"):
-            geo(data_at(places), most, share, deepest)
+            geo(data_at(coordinates), most, share, deepest)
         return
-    held = geo(data_at(places), most, share, deepest)
+    held = geo(data_at(coordinates), most, share, deepest)
     assert [held.client(k).tolist() for k in range(len(held))] == [kept[cell] for cell in sorted(kept)]
     assert len(np.unique(held.indices)) == len(held.indices), "an example is in one cell at most"
-    assert not np.isnan(places[held.indices]).any()
+    assert not np.isnan(coordinates[held.indices]).any()
     assert held.sizes.min() >= share * most
     for cell, rows in kept.items():
         assert len(rows) <= most or level_of(cell) == deepest
@@ -117,10 +120,10 @@ def test_what_cells_promise(places: Places, most: int, share: float, deepest: in
 
 
 @settings(max_examples=60, deadline=None)
-@given(places=clouds(), most=st.integers(1, 20), cut=st.integers(1, 30))
-def test_own_tests_lie_in_the_cells_of_their_clients(places: Places, most: int, cut: int) -> None:
-    places = np.concatenate([places, places[::2] + 0.001]).clip([-90, -180], [90, 180])
-    train, test = places[: -min(cut, len(places) - 1)], places[-min(cut, len(places) - 1) :]
+@given(coordinates=clouds(), most=st.integers(1, 20), cut=st.integers(1, 30))
+def test_own_tests_lie_in_the_cells_of_their_clients(coordinates: Coordinates, most: int, cut: int) -> None:
+    coordinates = np.concatenate([coordinates, coordinates[::2] + 0.001]).clip([-90, -180], [90, 180])
+    train, test = coordinates[: -min(cut, len(coordinates) - 1)], coordinates[-min(cut, len(coordinates) - 1) :]
     cells = adaptive_cells(train, most)
     assume(any(np.count_nonzero(cells == cell) >= 0.2 * most for cell in set(cells.tolist()) - {0}))
     data = replace(data_at(train), test=data_at(test).test)
@@ -136,8 +139,11 @@ def test_own_tests_lie_in_the_cells_of_their_clients(places: Places, most: int, 
 
 def test_own_tests_without_places_are_dealt_out_by_class() -> None:
     rng = np.random.default_rng(0)
-    places, labels = rng.uniform(-60, 60, (400, 2)), torch.from_numpy(rng.integers(0, 4, 400))
-    train, test = Split(torch.arange(400), labels, places=places), Split(torch.arange(100), torch.arange(100) % 4)
+    coordinates, labels = rng.uniform(-60, 60, (400, 2)), torch.from_numpy(rng.integers(0, 4, 400))
+    train, test = (
+        Split(torch.arange(400), labels, coordinates=coordinates),
+        Split(torch.arange(100), torch.arange(100) % 4),
+    )
     data = Data("somewhere", train, test, classes=4)
     held, other = (geo(data, most=60, own_test=True, seed=seed) for seed in (0, 1))
     assert held.test is not None
@@ -152,8 +158,8 @@ def test_own_tests_without_places_are_dealt_out_by_class() -> None:
 
 def test_a_smaller_number_makes_more_cells() -> None:
     rng = np.random.default_rng(0)
-    places = np.stack([rng.normal(45, 8, 5000).clip(-90, 90), rng.normal(10, 20, 5000)], axis=1)
-    counts = [len(geo(data_at(places), most)) for most in (3000, 300, 100, 10)]
+    coordinates = np.stack([rng.normal(45, 8, 5000).clip(-90, 90), rng.normal(10, 20, 5000)], axis=1)
+    counts = [len(geo(data_at(coordinates), most)) for most in (3000, 300, 100, 10)]
     assert counts == sorted(counts)
     assert counts[0] < 10
     assert counts[-1] > 500

@@ -25,8 +25,8 @@ def owned(blobs: Data) -> Data:
     rng = np.random.default_rng(0)
 
     def with_owners(split):
-        places = np.stack([rng.uniform(-60, 60, len(split)), rng.uniform(-170, 170, len(split))], axis=1)
-        return replace(split, ids=np.arange(len(split)) % 8, places=places)
+        coordinates = np.stack([rng.uniform(-60, 60, len(split)), rng.uniform(-170, 170, len(split))], axis=1)
+        return replace(split, ids=np.arange(len(split)) % 8, coordinates=coordinates)
 
     return replace(blobs, train=with_owners(blobs.train), test=with_owners(blobs.test))
 

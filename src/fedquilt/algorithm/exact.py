@@ -23,7 +23,7 @@ LARGEST_WEIGHT = 2.0**60
 
 _INT64_MAX = 2**63 - 1
 
-_PLACES = tuple(range(160, -192, -32))
+_EXPONENTS = tuple(range(160, -192, -32))
 """The places of `WideMean`'s digits, as powers of two."""
 
 _VALUES = 2**16
@@ -78,11 +78,11 @@ class ExactMean:
         scaled = torch.empty(several, len(self._sum), dtype=torch.float64)
         whole = torch.empty(several, len(self._sum), dtype=torch.int64)
         for first in range(0, len(deltas), several):
-            rows, own = deltas[first : first + several], scales[first : first + several]
+            rows, factors = deltas[first : first + several], scales[first : first + several]
             largest = rows.abs().amax(dim=1).tolist()
-            self._reserve(sum(int(value * scale) + 1 for value, scale in zip(largest, own, strict=True)))
+            self._reserve(sum(int(value * scale) + 1 for value, scale in zip(largest, factors, strict=True)))
             count = len(rows)
-            scaled[:count].copy_(rows).mul_(torch.tensor(own, dtype=torch.float64)[:, None]).round_()
+            scaled[:count].copy_(rows).mul_(torch.tensor(factors, dtype=torch.float64)[:, None]).round_()
             self._sum.add_(whole[:count].copy_(scaled[:count]).sum(dim=0))
 
     def _reserve(self, bound: int) -> None:
@@ -117,7 +117,7 @@ class WideMean:
 
     def __init__(self, size: int) -> None:
         """Make an empty mean of vectors of that length."""
-        self._digits = torch.zeros(len(_PLACES), size, dtype=torch.int64)
+        self._digits = torch.zeros(len(_EXPONENTS), size, dtype=torch.int64)
         self._infinite = torch.zeros(size, dtype=torch.float64)
         self._weights: dict[int, float] = {}
 
@@ -134,15 +134,15 @@ class WideMean:
         left = values.double() * weight
         self._infinite += torch.where(left.isfinite(), 0.0, left)
         left = torch.where(left.isfinite(), left, 0.0)
-        for digits, place in zip(self._digits, _PLACES, strict=True):
-            digit = (left * math.ldexp(1.0, -place)).trunc()
+        for digits, exponent in zip(self._digits, _EXPONENTS, strict=True):
+            digit = (left * math.ldexp(1.0, -exponent)).trunc()
             digits.add_(digit.long())
-            left -= digit * math.ldexp(1.0, place)
+            left -= digit * math.ldexp(1.0, exponent)
 
     def finish(self) -> Tensor:
         """Return the mean over what was taken in, which must not be nothing."""
         total = torch.zeros_like(self._infinite)
-        for digits, place in zip(self._digits, _PLACES, strict=True):
-            total += digits.double() * math.ldexp(1.0, place)
+        for digits, exponent in zip(self._digits, _EXPONENTS, strict=True):
+            total += digits.double() * math.ldexp(1.0, exponent)
         weight = math.fsum(self._weights[slot] for slot in sorted(self._weights))
         return ((total + self._infinite) / weight).float()

@@ -23,7 +23,7 @@ def features_of(replica: Replica, model: ModelState, layer: str, data: Data, spl
     tensors = replica.tensors(model)
     with watched(replica.module.eval(), layer) as features:
         for part in torch.split(torch.from_numpy(rows), data.at_once or TAKEN):
-            functional_call(replica.module, tensors, (replica.place.put(data.inputs(split, part)),))
+            functional_call(replica.module, tensors, (replica.placement.put(data.inputs(split, part)),))
             assert features.last is not None
-            found.append(replica.place.fetch(features.last.flatten(0, -2)))
+            found.append(replica.placement.fetch(features.last.flatten(0, -2)))
     return torch.cat(found)

@@ -112,8 +112,8 @@ def changes_nothing(transform: Transform) -> bool:
 
 
 def _chain_init(transforms: tuple[Transform, ...], params: Tensors) -> State:
-    states = {str(place): transform.init(params) for place, transform in enumerate(transforms)}
-    return {place: state for place, state in states.items() if state}
+    states = {str(index): transform.init(params) for index, transform in enumerate(transforms)}
+    return {index: state for index, state in states.items() if state}
 
 
 def _chain_update(transforms: tuple[Transform, ...], direction: Tensors, state: State, at: At) -> tuple[Tensors, State]:

@@ -118,10 +118,10 @@ def rounds_to(rounds: Sequence[int], accuracies: Sequence[float], target: float)
     True
     """
     curve = list(accumulate(accuracies, max))
-    for place, value in enumerate(curve):
+    for index, value in enumerate(curve):
         if value >= target:
-            if place == 0:
+            if index == 0:
                 return float(rounds[0])
-            before, step = curve[place - 1], rounds[place] - rounds[place - 1]
-            return rounds[place - 1] + step * (target - before) / (value - before)
+            before, step = curve[index - 1], rounds[index] - rounds[index - 1]
+            return rounds[index - 1] + step * (target - before) / (value - before)
     return None

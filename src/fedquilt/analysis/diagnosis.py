@@ -50,9 +50,9 @@ def _predictions(federation: Federation, model: ModelState) -> Tensor:
     replica, found = federation.replica, []
     with torch_seeded(federation.seed, "diagnose"):
         for part in torch.split(rows, federation.data.at_once or EXAMPLES):
-            x = replica.place.put(federation.data.inputs(federation.data.test, part))
+            x = replica.placement.put(federation.data.inputs(federation.data.test, part))
             outputs: Tensor = functional_call(replica.module.eval(), replica.tensors(model), (x,))
-            found.append(replica.place.fetch(outputs.argmax(dim=-1).flatten()))
+            found.append(replica.placement.fetch(outputs.argmax(dim=-1).flatten()))
     return torch.cat(found)
 
 

@@ -95,16 +95,16 @@ def skew(partition: Partition, labels: npt.NDArray[np.integer[Any]]) -> Skew:
     cells = partition.class_cells(labels)
     kinds, kind = np.unique(cells.label, return_inverse=True)
     p = np.bincount(kind, weights=cells.examples, minlength=len(kinds)) / len(partition.indices)
-    q, own = cells.examples / sizes[cells.client], p[kind]
+    q, prior = cells.examples / sizes[cells.client], p[kind]
 
     def summed(values: Floats) -> Floats:
         return np.bincount(cells.client, weights=values, minlength=len(sizes)).astype(np.float64)
 
     # Of the classes that a client lacks, each adds p to the distance, and p/2 bits to the divergence.
-    lacking = np.where(sizes > 0, 1 - summed(own), 0.0).clip(min=0)
-    emd = summed(np.abs(q - own)) + lacking
-    middle = (q + own) / 2
-    divergence = (summed(q * np.log2(q / middle) + own * np.log2(own / middle)) + lacking) / 2
+    lacking = np.where(sizes > 0, 1 - summed(prior), 0.0).clip(min=0)
+    emd = summed(np.abs(q - prior)) + lacking
+    middle = (q + prior) / 2
+    divergence = (summed(q * np.log2(q / middle) + prior * np.log2(prior / middle)) + lacking) / 2
     entropy = np.maximum(-summed(q * np.log2(q)), 0.0)
     effective = np.where(sizes > 0, 2.0**entropy, 0.0)
     held = np.bincount(cells.client, minlength=len(sizes))
@@ -117,10 +117,10 @@ def _emd_by_chance(
 ) -> float:
     shuffled = generator(0, "skew by chance").permutation(partition.indices)
     cells = partition.holding(shuffled, partition.sizes).class_cells(labels)
-    own = p[np.searchsorted(kinds, cells.label)]
+    prior = p[np.searchsorted(kinds, cells.label)]
     # Σ_i n_i·‖q_i − p‖₁, by cells: |c − n·p| where a class is held, and n·p of all others.
     sizes = partition.sizes[cells.client]
-    held = np.abs(cells.examples - sizes * own).sum() - (sizes * own).sum()
+    held = np.abs(cells.examples - sizes * prior).sum() - (sizes * prior).sum()
     return float((held + partition.sizes.sum()) / partition.sizes.sum())
 
 

@@ -115,8 +115,8 @@ class Registry:
         >>> methods.unknown("fed_agv").partition(" (")[0]
         "no method is called 'fed_agv'; did you mean 'fed_avg'?"
         """
-        own = 'or the import path of your own, "module:function"'
-        return f"no {self.kind} is called '{visible(name, 80)}'; {nearest(name, self)}; {own}"
+        alternative = 'or the import path of your own, "module:function"'
+        return f"no {self.kind} is called '{visible(name, 80)}'; {nearest(name, self)}; {alternative}"
 
     def summary(self, name: str) -> str:
         """Return the first line of the function's documentation."""
@@ -161,8 +161,8 @@ def _found(home: str) -> dict[str, dict[str, RegisteredFunction]]:
 def sources(home: str, containing: str) -> Iterator[tuple[str, str]]:
     """Yield the modules of a package, or one module, whose source contains a text, with their source."""
     root = Path(__file__).parent.parent
-    place = root.joinpath(*home.split(".")[1:])
-    for file in sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]:
+    folder = root.joinpath(*home.split(".")[1:])
+    for file in sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]:
         source = file.read_text(encoding="utf-8")
         if containing in source:
             yield ".".join([root.name, *file.relative_to(root).with_suffix("").parts]), source

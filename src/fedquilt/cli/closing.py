@@ -27,7 +27,7 @@ def close(ended: Run) -> None:
     history = result.history
     best, lowest = (history.best, history.lowest) if history.whole else (None, None)  # else they are not known
     done = result.run.round
-    own = next(
+    per_client = next(
         (r["per_client_accuracy"] for r in reversed(result.history.records) if r.get("per_client_accuracy")), None
     )
     words = f"{'Finished' if result.diverged is None else 'Ended after'} {counted(done, 'round')}: "
@@ -37,9 +37,9 @@ def close(ended: Run) -> None:
     elif lowest:
         first += f", lowest {figure('loss', lowest[1])} in round {lowest[0]}"
     words += ", ".join([first, *others])
-    say(words + (f"; on clients' own data {percent(own)}" if own is not None else ""))
+    say(words + (f"; per-client accuracy {percent(per_client)}" if per_client is not None else ""))
     say(f"Model SHA-256: {result.digest}")
-    for name in ("", "curve.png", "clients.png", "own.png"):
+    for name in ("", "curve.png", "clients.png", "per_client.png"):
         if (path / name).exists():
             say(f"{'Run folder' if not name else 'Plot'}: {path / name}")
     if result.diverged is not None:

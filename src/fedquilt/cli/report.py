@@ -28,9 +28,9 @@ def report(
 
     # A sweep's folder holds its results beside the runs: `runs/grid/*` may name that file too.
     done = fedquilt.report([path for path in runs if not path.is_file()] or runs, folder, target)
-    own = HEADER.index("own data")
+    per_client = HEADER.index("per client")
     columns = {"last accuracy": "last", "mean of last 10": "mean of last 10", "best accuracy": "best"}
-    columns |= {"own data": "own data"} if any(row[own] != "–" for row in done.rows) else {}
+    columns |= {"per client": "per client"} if any(row[per_client] != "–" for row in done.rows) else {}
     if any(row[HEADER.index("last accuracy")] == "–" != row[HEADER.index("last loss")] for row in done.rows):
         columns |= {"last loss": "last loss"}
     columns |= {name: name for name in ("other metrics",) if any(row[HEADER.index(name)] != "–" for row in done.rows)}

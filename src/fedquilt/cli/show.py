@@ -76,8 +76,8 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
         lines["error"] = about["error"]
     if about["per_client_accuracy"] is not None:
         worst = percent(about["per_client_accuracy_worst_tenth"])
-        lines["own data"] = (
-            f"{percent(about['per_client_accuracy'])} on clients' own data; {worst} at the worst tenth of them"
+        lines["per client"] = (
+            f"{percent(about['per_client_accuracy'])} on average; {worst} on average over the worst tenth of clients"
         )
     if about["per_client_accuracy_quantiles"] is not None:
         least, *_, middle, _, _, most = about["per_client_accuracy_quantiles"]
@@ -91,10 +91,12 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
         lines["simulated"] = f"{clock(known['simulated_seconds'])}{of}"
     lines |= _diagnosis(about.get("diagnosis", {}))
     if about["state"] == "interrupted":
-        own = "python" in about["spec"]
+        in_python = "python" in about["spec"]
         again = about["good_checkpoint"] is False  # there is none to continue from
         command = f"fedquilt resume {shlex.quote(about['run'])}{' --from-start' if again else ''}"
-        lines["continue with"] = f"fedquilt.train(…, out=…{', from_start=True' if again else ''})" if own else command
+        lines["continue with"] = (
+            f"fedquilt.train(…, out=…{', from_start=True' if again else ''})" if in_python else command
+        )
     return lines
 
 

@@ -56,11 +56,11 @@ class Placement:
 CPU = Placement()
 
 
-def require(place: Placement) -> None:
+def require(placement: Placement) -> None:
     """Refuse a device that is not here.
 
     >>> require(Placement("cpu"))
     """
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(place.device, True):
-        raise SpecError(f'device = "{place.device}": torch {torch.__version__} finds none here; use device = "cpu"')
+    if not there.get(placement.device, True):
+        raise SpecError(f'device = "{placement.device}": torch {torch.__version__} finds none here; use device = "cpu"')

@@ -47,11 +47,11 @@ class Replica:
     (['bias', 'weight'], {})
     """
 
-    def __init__(self, module: nn.Module, layout: Layout, place: Placement = CPU) -> None:
+    def __init__(self, module: nn.Module, layout: Layout, placement: Placement = CPU) -> None:
         """Take over a module, whose values will be overwritten."""
-        self.module = module.to(place.device)
+        self.module = module.to(placement.device)
         self.layout = layout
-        self.place = place
+        self.placement = placement
         carried = {entry.name for entry in (*layout.buffers, *layout.counters)}
         # Buffers that a module does not save are not part of the model, but a forward pass may still change them.
         self._unsaved = {name: buffer.clone() for name, buffer in module.named_buffers() if name not in carried}
@@ -71,25 +71,25 @@ class Replica:
         """Make the module again what it was made of when that was noted; return what could not be put back."""
         return [] if self._form is None else self._form.put_back()
 
-    def placed(self, place: Placement) -> Replica:
+    def placed(self, placement: Placement) -> Replica:
         """Return a workbench with a module of its own elsewhere, or this one if it stands there already."""
-        if place == self.place:
+        if placement == self.placement:
             return self
-        return self._copied(copy.deepcopy(self.module), place)
+        return self._copied(copy.deepcopy(self.module), placement)
 
     def apart(self) -> Replica:
         """Return a workbench with a module of its own: torch lets processes that it starts share one's tensors."""
-        return self._copied(copy.deepcopy(self.module), self.place)
+        return self._copied(copy.deepcopy(self.module), self.placement)
 
     def with_kernels(self, channels_last: bool) -> Replica:
         """Return a workbench with a module of its own, whose layers are computed by kernels where there are some.
 
         With `channels_last`, images of one channel are laid out so too, if convolutions are.
         """
-        return self._copied(with_kernels(self.module, channels_last and bool(self._channels_last)), self.place)
+        return self._copied(with_kernels(self.module, channels_last and bool(self._channels_last)), self.placement)
 
-    def _copied(self, module: nn.Module, place: Placement) -> Replica:
-        replica = Replica(module, self.layout, place)
+    def _copied(self, module: nn.Module, placement: Placement) -> Replica:
+        replica = Replica(module, self.layout, placement)
         replica._channels_last = self._channels_last
         return replica
 
@@ -113,7 +113,7 @@ class Replica:
         tensors = self.layout.parameters_of(state.vector) | self.layout.buffers_of(state) | unsaved
         for name in self._channels_last & tensors.keys():
             tensors[name] = tensors[name].contiguous(memory_format=torch.channels_last)
-        return self.place.put(tensors)
+        return self.placement.put(tensors)
 
     def load(self, state: ModelState) -> tuple[Tensors, Tensors]:
         """Put a state's values into the module, and return its parameters and buffers by name."""

@@ -27,16 +27,16 @@ def flat(state: State, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Tensor
     >>> [name for name, _ in flat({"1": {"w": torch.zeros(1)}})]
     ['["1", "w"]']
     """
-    return ((json.dumps(place), value) for place, value in _places(state, path) if isinstance(value, Tensor))
+    return ((json.dumps(keys), value) for keys, value in _leaves(state, path) if isinstance(value, Tensor))
 
 
-def _places(state: State, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Tensor | State]]:
+def _leaves(state: State, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Tensor | State]]:
     """Walk a nested table; yield its tensors and the tables in it that are empty, with their paths."""
     for key, value in state.items():
         if isinstance(value, Tensor) or not value:
             yield (*path, key), value
         else:
-            yield from _places(value, (*path, key))
+            yield from _leaves(value, (*path, key))
 
 
 def nested(tensors: Tensors) -> State:
@@ -74,7 +74,7 @@ def apart(state: State) -> Tensors:
     """
     seen: set[int] = set()
     tensors = {}
-    for number, (path, value) in enumerate(_places(state, ())):
+    for number, (path, value) in enumerate(_leaves(state, ())):
         if not isinstance(value, Tensor):
             tensors[json.dumps([number, *path, _EMPTY])] = empty(0)
             continue

@@ -21,7 +21,7 @@ NOWHERE = np.uint64(0)
 """Stands for the cell of an example whose place is not known."""
 
 
-def smallest_cells(places: npt.NDArray[np.float64]) -> Cells:
+def smallest_cells(coordinates: npt.NDArray[np.float64]) -> Cells:
     """Return the smallest cells that hold some places, given in degrees of latitude and longitude.
 
     >>> [hex(cell) for cell in smallest_cells(np.array([[48.2082, 16.3738], [np.nan, 0.0]])).tolist()]
@@ -31,9 +31,9 @@ def smallest_cells(places: npt.NDArray[np.float64]) -> Cells:
         from s2cell import lat_lon_to_cell_id
     except ImportError:
         raise MissingExtraError("finding S2 cells", "geo") from None
-    known = np.isfinite(places).all(axis=1)
-    found = np.full(len(places), NOWHERE)
-    found[known] = [lat_lon_to_cell_id(*place, DEEPEST) for place in places[known].tolist()]
+    known = np.isfinite(coordinates).all(axis=1)
+    found = np.full(len(coordinates), NOWHERE)
+    found[known] = [lat_lon_to_cell_id(*inverse, DEEPEST) for inverse in coordinates[known].tolist()]
     return found
 
 
@@ -48,32 +48,32 @@ def cells_at(cells: Cells, level: int) -> Cells:
     return (cells & ~(last - np.uint64(1) | last)) | last
 
 
-def adaptive_cells(places: npt.NDArray[np.float64], most: int, deepest: int = DEEPEST) -> Cells:
+def adaptive_cells(coordinates: npt.NDArray[np.float64], most: int, deepest: int = DEEPEST) -> Cells:
     """Return the cell of every place: the largest one that has no more than `most` of them, or else a deepest one.
 
-    >>> places = np.array([[48.2, 16.4], [48.2, 16.4], [48.3, 16.4], [-33.9, 151.2]])
-    >>> [hex(cell) for cell in adaptive_cells(places, most=2).tolist()]
+    >>> coordinates = np.array([[48.2, 16.4], [48.2, 16.4], [48.3, 16.4], [-33.9, 151.2]])
+    >>> [hex(cell) for cell in adaptive_cells(coordinates, most=2).tolist()]
     ['0x476d070000000000', '0x476d070000000000', '0x476d050000000000', '0x7000000000000000']
     """
-    smallest = smallest_cells(places)
+    smallest = smallest_cells(coordinates)
     found = np.full(len(smallest), NOWHERE)
     crowded = np.flatnonzero(smallest != NOWHERE)
     for level in range(deepest + 1):
-        cells, place, counts = np.unique(cells_at(smallest[crowded], level), return_inverse=True, return_counts=True)
-        found[crowded] = cells[place]
-        crowded = crowded[counts[place] > most]
+        cells, inverse, counts = np.unique(cells_at(smallest[crowded], level), return_inverse=True, return_counts=True)
+        found[crowded] = cells[inverse]
+        crowded = crowded[counts[inverse] > most]
     return found
 
 
-def cell_around(places: npt.NDArray[np.float64], cells: Cells) -> npt.NDArray[np.int64]:
+def cell_around(coordinates: npt.NDArray[np.float64], cells: Cells) -> npt.NDArray[np.int64]:
     """Return which of some sorted cells, none of which holds another, each place lies in; −1 for none of them.
 
     >>> cells = np.array([0x476D050000000000, 0x7000000000000000], dtype=np.uint64)
     >>> cell_around(np.array([[48.3, 16.4], [-33.9, 151.2], [0.0, 0.0], [np.nan, 0.0]]), cells).tolist()
     [0, 1, -1, -1]
     """
-    smallest = smallest_cells(places)
-    found = np.full(len(places), -1, dtype=np.int64)
+    smallest = smallest_cells(coordinates)
+    found = np.full(len(coordinates), -1, dtype=np.int64)
     for level in range(DEEPEST + 1):
         around = cells_at(smallest, level)
         number = np.searchsorted(cells, around).clip(max=len(cells) - 1)
@@ -87,6 +87,6 @@ def numbered_cells(cells: Cells, least: float) -> npt.NDArray[np.int64]:
     >>> numbered_cells(np.array([9, 9, 0, 5, 7, 7], dtype=np.uint64), least=2).tolist()
     [1, 1, -1, -1, 0, 0]
     """
-    kinds, place, counts = np.unique(cells, return_inverse=True, return_counts=True)
+    kinds, inverse, counts = np.unique(cells, return_inverse=True, return_counts=True)
     kept = (kinds != NOWHERE) & (counts >= least)
-    return np.where(kept, np.cumsum(kept) - 1, -1)[place]
+    return np.where(kept, np.cumsum(kept) - 1, -1)[inverse]

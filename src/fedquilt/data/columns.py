@@ -38,7 +38,7 @@ class Roles:
     longitude: str | None = None
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def coordinates(self) -> tuple[str, ...]:
         """The columns of latitude and longitude, or none."""
         if (self.latitude is None) != (self.longitude is None):
             raise DataError("latitude and longitude: name both columns, or neither")
@@ -51,7 +51,7 @@ class Roles:
 
     def inputs(self, source: str, known: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of features among those there are; raise a DataError if any named column is missing."""
-        wanted, there = [*self.names, *self.places, *(self.features or ())], frozenset(known)
+        wanted, there = [*self.names, *self.coordinates, *(self.features or ())], frozenset(known)
         for name in wanted:
             if name not in there:
                 raise DataError(f"{source}: has no column '{name}'; {nearest(name, known)}")
@@ -72,15 +72,15 @@ class Columns:
     source: str
     x: Values
     names: Mapping[str, Values]
-    places: npt.NDArray[np.float64] | None = None
+    coordinates: npt.NDArray[np.float64] | None = None
     lines: Indices | None = None
 
     def rows(self, chosen: Indices) -> Columns:
         """Take some of the rows."""
         names = {name: values[chosen] for name, values in self.names.items()}
-        places = None if self.places is None else self.places[chosen]
+        coordinates = None if self.coordinates is None else self.coordinates[chosen]
         lines = None if self.lines is None else self.lines[chosen]
-        return Columns(self.source, self.x[chosen], names, places, lines)
+        return Columns(self.source, self.x[chosen], names, coordinates, lines)
 
     def at(self, row: int) -> str:
         """Say where a row is, for a message: rows are counted from 0 here."""
@@ -127,8 +127,8 @@ def data_of_columns(
         low, high = xs[0].min(axis=0), xs[0].max(axis=0)
         xs = [to_range(x, low, high) for x in xs]
     first, second = (
-        Split(_tensor(x), torch.from_numpy(labels), None if ids is None else ids[place], part.places)
-        for place, (part, x, labels) in enumerate(zip(both, xs, y, strict=True))
+        Split(_tensor(x), torch.from_numpy(labels), None if ids is None else ids[index], part.coordinates)
+        for index, (part, x, labels) in enumerate(zip(both, xs, y, strict=True))
     )
     return Data(name, first, second, classes=count, class_names=names)
 

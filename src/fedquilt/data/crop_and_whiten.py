@@ -33,8 +33,8 @@ def augment(raw: Tensor, generator: np.random.Generator) -> Tensor:
     torch.Size([2, 3, 24, 24])
     """
     drawn = torch.from_numpy(generator.random((len(raw), 4)))
-    places = raw.shape[-1] - SIDE + 1
-    top, left = (drawn[:, :2] * places).long().unbind(1)
+    positions = raw.shape[-1] - SIDE + 1
+    top, left = (drawn[:, :2] * positions).long().unbind(1)
     crops = _crop(raw, top, left, mirrored=drawn[:, 2] < 0.5)
     return _whiten(crops, contrast=(0.2 + 1.6 * drawn[:, 3]).float().view(-1, 1, 1))
 
@@ -54,8 +54,8 @@ def _crop(raw: Tensor, top: Tensor, left: Tensor, mirrored: Tensor) -> Tensor:
     span = torch.arange(SIDE)
     rows = top[:, None] + span
     columns = left[:, None] + torch.where(mirrored[:, None], span.flip(0), span)
-    places = (rows * raw.shape[-1])[:, :, None] + columns[:, None, :]
-    return raw.flatten(2).gather(2, places.view(len(raw), 1, -1).expand(-1, raw.shape[1], -1))
+    positions = (rows * raw.shape[-1])[:, :, None] + columns[:, None, :]
+    return raw.flatten(2).gather(2, positions.view(len(raw), 1, -1).expand(-1, raw.shape[1], -1))
 
 
 def _whiten(crops: Tensor, contrast: Tensor) -> Tensor:

@@ -44,14 +44,14 @@ class Split:
     """Examples and their labels, one row each.
 
     Where the data set knows them: `ids` is the number of the client that each example belongs to by nature (its author,
-    its writer), `places` the latitude and longitude where it was made, in degrees. `noise` is added to examples once they
-    are ready for the model.
+    its writer), `coordinates` the latitude and longitude where it was made, in degrees. `noise` is added to examples once
+    they are ready for the model.
     """
 
     x: Tensor
     y: Tensor
     ids: npt.NDArray[np.int64] | None = None
-    places: npt.NDArray[np.float64] | None = None
+    coordinates: npt.NDArray[np.float64] | None = None
     noise: Noise | None = None
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class Split:
             self.x.index_select(0, taken),
             self.y.index_select(0, taken),
             None if self.ids is None else self.ids[rows],
-            None if self.places is None else self.places[rows],
+            None if self.coordinates is None else self.coordinates[rows],
             None if self.noise is None else self.noise.only(rows),
         )
 

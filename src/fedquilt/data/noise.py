@@ -50,12 +50,12 @@ class Noise:
         # One key; the row is the counter's second word, so that rows have streams of their own at little cost.
         rng = generator(self.seed, f"feature noise {self.split}")
         state = rng.bit_generator.state
-        distinct, places = np.unique(rows, return_inverse=True)
+        distinct, indices = np.unique(rows, return_inverse=True)
         drawn = np.zeros((len(distinct), *x.shape[1:]), dtype=np.float32)
         stds, numbers = self.std[distinct], distinct if self.numbers is None else self.numbers[distinct]
-        for place in np.flatnonzero(stds).tolist():
-            state["state"]["counter"][1] = numbers[place]
+        for index in np.flatnonzero(stds).tolist():
+            state["state"]["counter"][1] = numbers[index]
             rng.bit_generator.state = state
-            rng.standard_normal(dtype=np.float32, out=drawn[place])
+            rng.standard_normal(dtype=np.float32, out=drawn[index])
         drawn *= stds.reshape(-1, *[1] * (drawn.ndim - 1))
-        return x + torch.from_numpy(drawn)[torch.from_numpy(places.reshape(-1))]
+        return x + torch.from_numpy(drawn)[torch.from_numpy(indices.reshape(-1))]

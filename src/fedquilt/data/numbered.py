@@ -28,8 +28,8 @@ def numbered(values: Sequence[Any], first: Iterable[Any] = ()) -> tuple[Indices,
     distinct = set(values).difference(known)
     whole = all(isinstance(value, str) and value.isdecimal() and len(value) < _DIGITS for value in distinct)
     names = [*known, *sorted(distinct, key=(lambda value: (int(value), value)) if whole else None)]
-    place = {name: number for number, name in enumerate(names)}
-    return np.array([place[value] for value in values], dtype=np.int64), names
+    number_of = {name: number for number, name in enumerate(names)}
+    return np.array([number_of[value] for value in values], dtype=np.int64), names
 
 
 def number_clients(train: Sequence[Any], test: Sequence[Any]) -> tuple[Indices, Indices]:

@@ -47,9 +47,9 @@ def random_crop(width: int, height: int, drawn: npt.NDArray[np.float64]) -> Crop
 
 def _sides(width: int, height: int, drawn: npt.NDArray[np.float64]) -> tuple[int, int]:
     least, most = log(RATIO[0]), log(RATIO[1])
-    for share, place in drawn[: 2 * TRIES].reshape(TRIES, 2).tolist():
+    for share, aspect in drawn[: 2 * TRIES].reshape(TRIES, 2).tolist():
         area = width * height * (AREA[0] + (AREA[1] - AREA[0]) * share)
-        ratio = exp(least + (most - least) * place)
+        ratio = exp(least + (most - least) * aspect)
         wide, high = round(sqrt(area * ratio)), round(sqrt(area / ratio))
         if 0 < wide <= width and 0 < high <= height:
             return wide, high

@@ -53,14 +53,14 @@ def unrolled(
     y = np.full(len(x), IGNORED, dtype=dtype)
     for block in range(0, len(sizes), BLOCK):
         some = slice(block, block + BLOCK)
-        own, count = sizes[some], np.arange(int(sizes[some].sum()))
-        values = symbols[count + np.repeat(firsts[some] - _before(own), own)]
-        places = count + np.repeat(starts[some] - _before(own), own)
-        y[places] = values
+        lengths, count = sizes[some], np.arange(int(sizes[some].sum()))
+        values = symbols[count + np.repeat(firsts[some] - _before(lengths), lengths)]
+        positions = count + np.repeat(starts[some] - _before(lengths), lengths)
+        y[positions] = values
         followed = np.ones(len(count), dtype=bool)
         if end is None:
-            followed[np.cumsum(own)[own > 0] - 1] = False  # nothing is predicted after the last one
-        x[places[followed] + 1] = values[followed]
+            followed[np.cumsum(lengths)[lengths > 0] - 1] = False  # nothing is predicted after the last one
+        x[positions[followed] + 1] = values[followed]
     if end is not None:
         y[starts + sizes] = end
     return _rows(x, length), _rows(y, length), np.repeat(np.arange(len(sizes)), rows)

@@ -59,9 +59,9 @@ def decode_task(said: Mapping[str, Any], tensors: bytes) -> Task:
     [7]
     """
     client_states: Mapping[str, Any] = read_tensors(tensors)
-    states = [client_states.get(str(place)) for place in range(len(said["clients"]))]
+    states = [client_states.get(str(index)) for index in range(len(said["clients"]))]
     first, last = said["rows"]
-    gone = [(place, client) for place, client in said["gone"]]
+    gone = [(index, client) for index, client in said["gone"]]
     clients, slots = said["clients"], said["slots"]
     return Task(said["do"], said["round"], clients, slots, states, said["alone"], gone, said["split"], (first, last))
 
@@ -93,7 +93,7 @@ def encode_reply(reply: Reply, rows: ModelState | None = None) -> tuple[bytes, b
     answers: list[Any] = []
     tables: dict[str, Any] = {}
     row = 0
-    for place, result in enumerate(reply.results):
+    for index, result in enumerate(reply.results):
         if isinstance(result, Counted):
             answers.append(result)
             continue
@@ -116,7 +116,7 @@ def encode_reply(reply: Reply, rows: ModelState | None = None) -> tuple[bytes, b
             write(rows_of(rows, row, count), values)
             row += count
         if table:
-            tables[str(place)] = table
+            tables[str(index)] = table
     said = {"answers": answers, "tensors": bool(tables)} | ({} if reply.error is None else {"error": reply.error})
     return json.dumps(said).encode(), to_bytes(tables) if tables else b""
 
@@ -134,15 +134,15 @@ def decode_reply(task: Task, said: Any, tensors: bytes, rows: ModelState | None 
     try:
         error = said.get("error")
         _require(error is None or isinstance(error, str))
-        places = {str(place) for place in range(len(said["answers"]))}
-        _require(tables.keys() <= places and all(isinstance(table, dict) for table in tables.values()))
+        indices = {str(index) for index in range(len(said["answers"]))}
+        _require(tables.keys() <= indices and all(isinstance(table, dict) for table in tables.values()))
         results: list[Result] = []
         row = 0
-        for place, about in enumerate(said["answers"]):
+        for index, about in enumerate(said["answers"]):
             if task.do != "train" or "fault" in about:
                 results.append(_fault(about) if isinstance(about, dict) else _counted(about))
                 continue
-            table = tables.get(str(place), {})
+            table = tables.get(str(index), {})
             _require(table.keys() <= {"client_state", "extra_upload", "values"})
             if "clients" in about:
                 count = len(about["clients"])

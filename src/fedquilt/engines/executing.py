@@ -24,7 +24,7 @@ class Executing:
     def where(self) -> str:
         """Where local steps are executed, how exactly, and for how many clients at once."""
         blocks = f", blocks of {self.execution.block}" if self.execution.block > 1 else ""
-        return f"{self.execution.place.device}, {self.execution.place.precision}{blocks}"
+        return f"{self.execution.placement.device}, {self.execution.placement.precision}{blocks}"
 
     def settled(self, federation: Federation, rounds: int) -> Self:
         """Decide how the clients of a run are trained."""

@@ -34,11 +34,11 @@ class Execution:
 
     block: int = 1
     compute: Compute = "eager"
-    place: Placement = CPU
+    placement: Placement = CPU
 
     def _kernels(self, federation: Federation) -> tuple[str, ...]:
         """Return the kernels for the model's layers, if compiling means those."""
-        return kernels_of(federation.replica.module) if self.block == 1 and self.place == CPU else ()
+        return kernels_of(federation.replica.module) if self.block == 1 and self.placement == CPU else ()
 
     def _trouble(self, federation: Federation) -> str | None:
         kernels = self._kernels(federation)
@@ -49,16 +49,16 @@ class Execution:
 
         Which layers can be computed in bfloat16 depends on the processor: oneDNN has no such LSTM without AVX-512.
         """
-        require(self.place)
-        exact = replace(self.place, precision="float32")
-        if self.place == exact:
+        require(self.placement)
+        exact = replace(self.placement, precision="float32")
+        if self.placement == exact:
             return
-        failure = federation.placed(self.place).rehearsal.failure()
+        failure = federation.placed(self.placement).rehearsal.failure()
         # Where the model cannot be trained in float32 either, the precision is not to blame.
         if failure is not None and federation.placed(exact).rehearsal.runs():
             why = reason_of(failure).rstrip(".")
             raise SpecError(
-                f'precision = "{self.place.precision}": this model cannot be trained in it here: {why}; '
+                f'precision = "{self.placement.precision}": this model cannot be trained in it here: {why}; '
                 'use precision = "float32"'
             )
 
@@ -79,7 +79,7 @@ class Execution:
     def placed(self, federation: Federation) -> Federation:
         """Return the federation with its model on the device, if it can be trained there, and its layers as computed."""
         self.require(federation)
-        placed = federation.placed(self.place)
+        placed = federation.placed(self.placement)
         return placed.with_kernels() if self.compute == "compiled" and self._kernels(federation) else placed
 
     def program(self, federation: Federation) -> Program | None:

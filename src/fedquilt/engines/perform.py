@@ -20,7 +20,7 @@ def perform(
     program: Program | None,
     task: Task,
     state: ServerState,
-    at: Callable[[int], None] = lambda place: None,
+    at: Callable[[int], None] = lambda index: None,
 ) -> Reply:
     """Do a task on a server's model and what it broadcasts; a client that fails is in the reply as a fault.
 
@@ -33,8 +33,8 @@ def perform(
         if task.do == "evaluate":
             return Reply([federation.evaluator.evaluate(state.model, task.split, task.rows)])
         found: list[Result] = []
-        for place, (client, client_state) in enumerate(zip(task.clients, task.client_states, strict=True)):
-            at(place)
+        for index, (client, client_state) in enumerate(zip(task.clients, task.client_states, strict=True)):
+            at(index)
             found.append(federation.site.evaluate_clients(state, task.round, client, client_state))
         return Reply(found)
     except SpoiledError:
@@ -54,8 +54,8 @@ def _trained(
         )
         return [_fit_to_send(result, federation, uploads) for result in block]
     found: list[Result] = []
-    for place, who in enumerate(zip(task.clients, task.slots, task.client_states, strict=True)):
-        at(place)
+    for index, who in enumerate(zip(task.clients, task.slots, task.client_states, strict=True)):
+        at(index)
         result = _fit_to_send(federation.site.run_client(state, task.round, *who), federation, uploads)
         if task.alone and isinstance(result, ClientUpdate) and (result.client_state or result.extra_upload):
             # Written here already, so that it is known whose it is if that fails.

@@ -40,13 +40,13 @@ Start = Literal["fork", "spawn"]
 
 @dataclass(eq=False)
 class _Worker:
-    """A process and what it shares with this one; `place` is where the results of its task go, `free` are the others."""
+    """A process and what it shares with this one; `results` numbers the buffer of its task's results, `free` others."""
 
     process: BaseProcess
     channel: Channel
     desk: Desk
     free: list[int] = field(default_factory=lambda: [0, 1])
-    place: int = 0
+    results: int = 0
     task: Task | None = None
     known: bytes = b""
     proven: bool = False
@@ -82,12 +82,12 @@ class Pipes:
             self._greet(lane)
 
     def publish(self, model: ModelState, broadcast: State) -> int:
-        """Write a model into shared memory, unless it is there already."""
+        """Write a model into shared memory, unless it holds it already."""
         number = next(self._numbers)
         used = {slot for slot, _ in self._published.values()}
-        there = [slot for slot, written in enumerate(self._written) if written is model]
-        slot = (there or [slot for slot in range(len(self._models)) if slot not in used])[0]
-        if not there:
+        holding = [slot for slot, written in enumerate(self._written) if written is model]
+        slot = (holding or [slot for slot in range(len(self._models)) if slot not in used])[0]
+        if not holding:
             write(self._models[slot], model)
             self._written[slot] = model
         self._published[number] = slot, to_bytes(broadcast) if broadcast else b""
@@ -102,9 +102,9 @@ class Pipes:
         worker, (slot, broadcast) = self._workers[lane], self._published[published]
         worker.task = task
         if task.fills:
-            worker.place = worker.free.pop(0)
+            worker.results = worker.free.pop(0)
         renew = bool(broadcast) and worker.known != broadcast
-        said, client_states = encode_task(task, model=slot, place=worker.place, broadcast=renew)
+        said, client_states = encode_task(task, model=slot, results=worker.results, broadcast=renew)
         worker.desk.at[0] = 0
         try:
             worker.channel.send(said)
@@ -146,7 +146,7 @@ class Pipes:
         self._greet(self._hire())
 
     def release(self, lane: int, receipt: int) -> None:
-        """Let a worker use the place of some results again."""
+        """Let a worker use the buffer of some results again."""
         self._workers[lane].free.append(receipt)
 
     def close(self) -> None:
@@ -166,9 +166,9 @@ class Pipes:
         assert worker.task is not None
         said = read(message)
         tensors = worker.channel.receive() if isinstance(said, dict) and said.get("tensors") is True else b""
-        reply = decode_reply(worker.task, said, tensors, worker.desk.results[worker.place])
+        reply = decode_reply(worker.task, said, tensors, worker.desk.results[worker.results])
         worker.task, worker.proven = None, True
-        self._events.append(Answered(lane, reply, worker.place))
+        self._events.append(Answered(lane, reply, worker.results))
 
     def _replace(self, lane: int, dead: _Worker, why: str = "") -> None:
         """Start a worker for one that died or sent nonsense."""

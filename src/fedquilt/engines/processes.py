@@ -69,9 +69,9 @@ def vectorised(
 
 
 def _engine(workers: int | None, start: Start | None, execution: Execution) -> ProcessEngine:
-    on_cpu = execution.place.device == "cpu"
+    on_cpu = execution.placement.device == "cpu"
     if start == "fork" and not on_cpu:
-        raise SpecError(f'start: a forked process cannot use device = "{execution.place.device}"; use "spawn"')
+        raise SpecError(f'start: a forked process cannot use device = "{execution.placement.device}"; use "spawn"')
     usual: Start = "fork" if on_cpu and sys.platform == "linux" else "spawn"
     return ProcessEngine(execution, workers or (_cores() if on_cpu else 1), start or usual)
 
@@ -92,7 +92,7 @@ class ProcessEngine(Executing):
         """Start the workers, and end them at the end."""
         # torch's settings are pinned first: a pool of threads does not survive a fork.
         with pinned():
-            execution, on_cpu = self.execution, self.execution.place.device == "cpu"
+            execution, on_cpu = self.execution, self.execution.placement.device == "cpu"
             if on_cpu:
                 federation = execution.placed(federation)
             else:  # workers place the model themselves: a device's memory is a process's own

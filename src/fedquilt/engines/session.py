@@ -17,8 +17,8 @@ from fedquilt.round.federation import Federation
 from fedquilt.round.plan import Plan
 from fedquilt.round.session import Measured, Pending
 
-OWN_AT_ONCE, OWN_TASKS = 64, 8
-"""Clients that are evaluated on their own data in one task, at most; tasks of a lane, at least, if there are so many."""
+CLIENTS_PER_TASK, TASKS_PER_LANE = 64, 8
+"""Most clients in one task of a per-client test; fewest tasks of a lane, if there are enough clients."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +57,15 @@ class ScheduledSession:
     def evaluate_clients(
         self, state: ServerState, clients: Sequence[int], store: ClientStore
     ) -> Pending[list[Measured]]:
-        """Begin to evaluate clients on their own data: several a task, since a few examples take no longer than its way."""
+        """Begin the per-client test: several clients per task, since sending a task takes as long as a few examples."""
         client_states = [store.get(client) for client in clients]
         # Client state may be as large as the model; and every lane should have several tasks, to share well.
-        least = OWN_TASKS * max(len(self.scheduler.lanes), 1)
-        most = 1 if any(client_states) else min(OWN_AT_ONCE, max(len(clients) // least, 1))
+        least = TASKS_PER_LANE * max(len(self.scheduler.lanes), 1)
+        most = 1 if any(client_states) else min(CLIENTS_PER_TASK, max(len(clients) // least, 1))
         tasks = []
         for some in (slice(first, first + most) for first in range(0, len(clients), most)):
             asked = list(clients[some])
-            tasks.append(Task("own", state.round, asked, asked, client_states[some], alone=True))
+            tasks.append(Task("evaluate clients", state.round, asked, asked, client_states[some], alone=True))
         done = self.scheduler.begin(state.model, tasks, state.broadcast)
         return lambda: _measured(clients, _evaluated(done))
 

@@ -10,16 +10,16 @@ from fedquilt.algorithm.updates import Answer, BlockUpdate, Fault
 from fedquilt.compute.layout import State
 from fedquilt.round.evaluation import Counted, SplitName
 
-Do = Literal["train", "own", "evaluate"]
+Do = Literal["train", "evaluate clients", "evaluate"]
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Work on one model: "train" clients, evaluate them on their "own" data, or "evaluate" the model on rows of a split.
+    """Work on one model: "train" clients, "evaluate clients" on the data they hold, or "evaluate" the model on a split.
 
     `client_states` is the clients' state from earlier rounds. Clients are trained together, as a block, or, where
     it must be known which one is to blame, `alone`, one by one. Then they are trained together again, since that decides
-    the bits, with stand-ins in the places of those who are `gone`: (place in the block, client) each.
+    the bits, with stand-ins for those who are `gone`: (index in the block, client) each.
 
     >>> task = Task("train", round=1, clients=[7, 4], slots=[0, 1], client_states=[None, None])
     >>> task.without(0).clients
@@ -48,13 +48,13 @@ class Task:
 
     def without(self, slot: int) -> Task:
         """Return the task without the client in a slot."""
-        out, before = list(self.slots).index(slot), {place for place, _ in self.gone}
-        places = [place for place in range(len(self.slots) + len(before)) if place not in before]
-        gone = [*self.gone, (places[out], self.clients[out])]
-        rest = [place for place, other in enumerate(self.slots) if other != slot]
-        clients, slots = [self.clients[place] for place in rest], [self.slots[place] for place in rest]
+        out, before = list(self.slots).index(slot), {index for index, _ in self.gone}
+        indices = [index for index in range(len(self.slots) + len(before)) if index not in before]
+        gone = [*self.gone, (indices[out], self.clients[out])]
+        rest = [index for index, other in enumerate(self.slots) if other != slot]
+        clients, slots = [self.clients[index] for index in rest], [self.slots[index] for index in rest]
         return replace(
-            self, clients=clients, slots=slots, client_states=[self.client_states[place] for place in rest], gone=gone
+            self, clients=clients, slots=slots, client_states=[self.client_states[index] for index in rest], gone=gone
         )
 
 
@@ -82,7 +82,7 @@ def answers(task: Task, reply: Reply) -> bool:
     """
     if task.do == "evaluate":
         return reply.error is not None or (len(reply.results) == 1 and isinstance(reply.results[0], Counted))
-    if task.do == "own":
+    if task.do == "evaluate clients":
         return reply.error is not None or (
             len(reply.results) == len(task.clients)
             and all(

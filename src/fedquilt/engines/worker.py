@@ -33,10 +33,10 @@ SPOILED = 90
 
 @dataclass(frozen=True, eq=False)
 class Desk:
-    """What a worker shares with its parent: the models that are worked on, and two places for a block's results.
+    """What a worker shares with its parent: the models that are worked on, and two buffers for a block's results.
 
     Two, so that a worker can train its next client while the parent is still folding the last one's update. `at` is the
-    place, among the clients of a task that are trained one by one, of the one that is trained, or answered for, now.
+    index, among the clients of a task that are trained one by one, of the one that is trained, or answered for, now.
     """
 
     models: tuple[ModelState, ...]
@@ -68,7 +68,7 @@ def work(
         pipe.close()
     keep_freed_memory()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    if greet or federation.replica.place != execution.place:
+    if greet or federation.replica.placement != execution.placement:
         # What a spawned process is given, torch has put into memory that all of them share: they would train one model.
         federation = execution.placed(federation.apart() if greet else federation)
         program = execution.program(federation)
@@ -88,8 +88,8 @@ def work(
 def _work(federation: Federation, program: Program | None, desk: Desk, channel: Channel) -> None:
     state = ServerState(0, desk.models[0], {}, federation.broadcast)
 
-    def at(place: int) -> None:
-        desk.at[0] = place
+    def at(index: int) -> None:
+        desk.at[0] = index
 
     while True:
         said = read(channel.receive())
@@ -97,7 +97,7 @@ def _work(federation: Federation, program: Program | None, desk: Desk, channel: 
         if said["broadcast"]:
             state = replace(state, broadcast=from_bytes(channel.receive()))
         task = decode_task(said, channel.receive() if said["client_states"] else b"")
-        answer, tensors = encode_reply(perform(federation, program, task, state, at), desk.results[said["place"]])
+        answer, tensors = encode_reply(perform(federation, program, task, state, at), desk.results[said["results"]])
         channel.send(answer)
         if tensors:
             channel.send(tensors)

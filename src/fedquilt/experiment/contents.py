@@ -172,7 +172,7 @@ def _chosen(good: Sequence[tuple[Path, Saved | int]], rounds: Sequence[int]) -> 
     if not numbers:
         return None, _gaps(rounds, recorded)
     lost = _gaps(rounds, max(recorded, *numbers))
-    best = min(range(len(good)), key=lambda place: (_count(lost, numbers[place]), -numbers[place]))
+    best = min(range(len(good)), key=lambda index: (_count(lost, numbers[index]), -numbers[index]))
     path, found = good[best]
     saved = found if isinstance(found, Saved) else Saved(path, *checkpoint.load(path))
     return saved, _gaps(rounds, max(recorded, saved.run.round))

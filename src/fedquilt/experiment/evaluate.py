@@ -111,8 +111,8 @@ def _numbered_as(run: Data, data: Data, names: tuple[str, ...], split: SplitName
     if data.class_names is None or data.class_names == names or not run.classes:
         return data
     labels = (data.test if split == "test" else data.train).y
-    known, own = {name: number for number, name in enumerate(names)}, data.class_names
-    other = sorted({own[number] for number in set(whole(labels).tolist())} - known.keys())
+    known, named = {name: number for number, name in enumerate(names)}, data.class_names
+    other = sorted({named[number] for number in set(whole(labels).tolist())} - known.keys())
     if other:
         classes = (
             f"the numbers from 0 to {run.classes - 1}" if run.class_names is None else f"called {listed(names, 5)}"
@@ -121,7 +121,7 @@ def _numbered_as(run: Data, data: Data, names: tuple[str, ...], split: SplitName
             f"data: {data.name}: labels are {listed([repr(visible(name, 40)) for name in other], 3)}, but the classes that "
             f"the run's model was trained on, those of {run.name}, are {classes}: write the labels so"
         )
-    table = torch.tensor([known.get(name, IGNORED) for name in own])
+    table = torch.tensor([known.get(name, IGNORED) for name in named])
     train, test = (replace(part, y=table[whole(part.y)]) for part in (data.train, data.test))
     return replace(data, train=train, test=test, classes=run.classes, class_names=run.class_names)
 

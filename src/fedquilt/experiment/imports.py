@@ -63,8 +63,8 @@ def imported(path: str, folder: Path | None, where: str) -> Callable[..., Any]:
         raise SpecError(f"{where}: importing '{visible(module_name, 80)}' failed: {reason_of(error)}") from error
     found = getattr(module, attribute, None)
     if found is None:
-        own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module_name]
-        names = [name for name in own if callable(getattr(module, name)) and not name.startswith("_")]
+        defined = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module_name]
+        names = [name for name in defined if callable(getattr(module, name)) and not name.startswith("_")]
         known = nearest(attribute, names) if names else "it defines no function or class"
         raise SpecError(f"{where}: '{visible(module_name, 80)}' has no '{visible(attribute, 80)}'; {known}")
     if not callable(found):

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from fedquilt.experiment.spec import Options
     from fedquilt.round.federation import Federation
 
-Own = Callable[..., Any]
+OwnFunction = Callable[..., Any]
 """A function of outputs and targets that returns one value per prediction; or a Loss or Metric."""
 
 
-def chosen_loss(chosen: str | Own, home: Path | None = None, where: str = "loss") -> Loss:
+def chosen_loss(chosen: str | OwnFunction, home: Path | None = None, where: str = "loss") -> Loss:
     """Return the loss of a name or an import path, or made of a function.
 
     >>> import torch
@@ -40,7 +40,9 @@ def chosen_loss(chosen: str | Own, home: Path | None = None, where: str = "loss"
     return found if isinstance(found, Loss) else Loss(OwnLoss(found, _name(found)))
 
 
-def chosen_metrics(chosen: Sequence[str | Own], home: Path | None = None, where: str = "metrics") -> tuple[Metric, ...]:
+def chosen_metrics(
+    chosen: Sequence[str | OwnFunction], home: Path | None = None, where: str = "metrics"
+) -> tuple[Metric, ...]:
     """Return the metrics of names or import paths, or made of functions.
 
     >>> [metric.name for metric in chosen_metrics(["accuracy", "top5"])]
@@ -57,7 +59,7 @@ def chosen_metrics(chosen: Sequence[str | Own], home: Path | None = None, where:
     return metrics
 
 
-def written(chosen: str | Own) -> str:
+def written(chosen: str | OwnFunction) -> str:
     """Return how a loss or metric is written in a spec.
 
     >>> import math
@@ -75,7 +77,7 @@ def require_accuracy(options: Options, federation: Federation) -> None:
         )
 
 
-def _found(chosen: str | Own, known: Registry, home: Path | None, where: str) -> Any:
+def _found(chosen: str | OwnFunction, known: Registry, home: Path | None, where: str) -> Any:
     if isinstance(chosen, str):
         if chosen in known:
             return known[chosen]()
@@ -87,5 +89,5 @@ def _found(chosen: str | Own, known: Registry, home: Path | None, where: str) ->
     return chosen
 
 
-def _name(own: Own) -> str:
-    return str(getattr(own, "__name__", None) or getattr(own, "name", None) or type(own).__name__)
+def _name(function: OwnFunction) -> str:
+    return str(getattr(function, "__name__", None) or getattr(function, "name", None) or type(function).__name__)

@@ -213,7 +213,7 @@ class _Walk:
         except Exception:  # it cannot be pickled, for whatever reason
             parts = None
         if parts is not None:
-            listed = [part if place < 3 else list(part or ()) for place, part in enumerate(parts[:5])]
+            listed = [part if index < 3 else list(part or ()) for index, part in enumerate(parts[:5])]
             with self._forgiving_if(True):
                 yield from self.lines([parts] if isinstance(parts, str) else listed)
         elif _says_itself(value) and " at 0x" not in repr(value):

@@ -45,7 +45,7 @@ def draw_run(folder: Path, history: History, federation: Federation) -> None:
     draw_curves(folder / "curve.png", {name: history}, title=title)
     accuracies = read_accuracies(folder)
     if accuracies:
-        draw_fares(folder / "own.png", {title: accuracies})
+        draw_fares(folder / "per_client.png", {title: accuracies})
     labels = federation.data.train.y.numpy()
     if labels.ndim == 1 and federation.data.classes and not federation.algorithm.course.pooled:
         data = federation.data
@@ -87,7 +87,7 @@ def draw_curves(
             if label in diverged and rounds:
                 axes.plot(rounds[-1:], [factor * values[-1]], "x", color=line.get_color(), markersize=9, mew=2)
             if name == "accuracy":
-                _own_curve(axes, label, histories[label], line, marker)
+                _per_client_curve(axes, label, histories[label], line, marker)
         axes.set(xlabel="round", ylabel=f"test {name}{unit}")
         plain(axes)
         whole_ticks(axes.xaxis)
@@ -108,12 +108,12 @@ def draw_curves(
     save(figure, path)
 
 
-def _among_same(place: int, count: int) -> dict[str, Any]:
+def _among_same(index: int, count: int) -> dict[str, Any]:
     """Draw one of several runs with the same curve: the first as a broad line, the others as dashes side by side on it."""
-    if place == 0:
+    if index == 0:
         return {"linewidth": 5.0, "alpha": 0.45, "markersize": 8}
     dash = 4
-    return {"linestyle": (dash * place, (dash, dash * max(count - 2, 1))), "markersize": 0}
+    return {"linestyle": (dash * index, (dash, dash * max(count - 2, 1))), "markersize": 0}
 
 
 def _label_last(axes: Axes, last: int) -> None:
@@ -154,15 +154,15 @@ def shown(partition: Partition) -> Partition:
     return Partition.of([partition.client(int(k)) for k in held])
 
 
-def _own_curve(axes: Axes, name: str, history: History, beside: Line2D, marker: str) -> None:
-    own = [
+def _per_client_curve(axes: Axes, name: str, history: History, beside: Line2D, marker: str) -> None:
+    points = [
         (record["round"], 100 * record["per_client_accuracy"])
         for record in history
         if record.get("per_client_accuracy")
     ]
-    if own:
+    if points:
         label, color = f"{name}, per-client test", beside.get_color()
-        rounds, values = zip(*own, strict=True)
+        rounds, values = zip(*points, strict=True)
         axes.plot(rounds, values, f":{marker}", label=label, linewidth=1.2, color=color, markerfacecolor="white")
 
 
@@ -186,9 +186,9 @@ def draw_clients(
     )
     figure, (upper, lower) = new_figure(2, (9.0 + beyond, 4.2), rows=True)
     palette = class_colors(classes)
-    places = np.arange(len(counts))
+    indices = np.arange(len(counts))
     stack_bars(upper, 100 * shares[order], palette)
-    lower.bar(places, sizes[order], width=1.0, color="0.45", edgecolor="white", linewidth=0.2)
+    lower.bar(indices, sizes[order], width=1.0, color="0.45", edgecolor="white", linewidth=0.2)
     upper.set(ylabel="share of classes (%)", ylim=(0, 100), xlim=(-0.5, len(counts) - 0.5), xticks=[])
     lower.set(ylabel="examples", xlabel=f"{every}, sorted by largest class", xlim=(-0.5, len(counts) - 0.5), xticks=[])
     if sizes.max() > 30 * sizes.min():

@@ -37,7 +37,7 @@ def draw_population(folder: Path, data: Data, partition: Partition, skew: Skew) 
         draw_clients(files[0], partition, data.train.y.numpy(), data.classes, data.class_name)
         draw_distances(files[1], skew)
     draw_ranks(files[-1], skew)
-    if data.train.places is not None:
+    if data.train.coordinates is not None:
         files.append(folder / "map.png")
         draw_map(files[-1], data, partition)
     return files
@@ -102,45 +102,47 @@ def rank_curve(axes: Axes, counts: Indices, label: str | None = None) -> None:
 
 def draw_map(path: Path, data: Data, partition: Partition) -> None:
     """Save a map of examples coloured by client, and of two classes whose places differ (as Hsu 2020's Figure 1)."""
-    assert data.train.places is not None
+    assert data.train.coordinates is not None
     owner = np.repeat(np.arange(len(partition)), partition.sizes)
-    known = np.isfinite(data.train.places[partition.indices]).all(axis=1)
+    known = np.isfinite(data.train.coordinates[partition.indices]).all(axis=1)
     held, owner = partition.indices[known], owner[known]
     if not len(held):  # nobody knows where
         return
-    everywhere = data.train.places[held]
+    everywhere = data.train.coordinates[held]
     rng = generator(0, "points on a map")
     some = rng.permutation(len(owner))[:POINTS]
-    places, owner = everywhere[some], owner[some]
+    coordinates, owner = everywhere[some], owner[some]
     two = data.train.y.dim() == 1 and data.classes > 0
     tall, wide = np.ptp(everywhere, axis=0) + 4
     figure, axes = new_figure(1 + two, (6.4 * (1 + two), float(np.clip(6.0 * tall / wide, 2.0, 6.0)) + 0.8))
     # Neighbours in number are often neighbours in place: shuffled colours tell them apart.
     color = rng.permutation(len(partition))[owner] % 20
-    axes[0].scatter(places[:, 1], places[:, 0], c=color, cmap="tab20", s=5, linewidths=0, alpha=0.8)
+    axes[0].scatter(coordinates[:, 1], coordinates[:, 0], c=color, cmap="tab20", s=5, linewidths=0, alpha=0.8)
     axes[0].set_title(f"{len(partition):,} clients", fontsize=9)
     if two:
         labels = data.train.y.numpy()[held]
-        axes[1].scatter(places[:, 1], places[:, 0], color="0.8", s=4, linewidths=0)
+        axes[1].scatter(coordinates[:, 1], coordinates[:, 0], color="0.8", s=4, linewidths=0)
         for kind, shade in zip(apart(everywhere, labels), ("tab:green", "tab:red"), strict=False):
-            own = everywhere[labels == kind]
+            of_class = everywhere[labels == kind]
             called = data.class_name(kind).replace("$", r"\$")  # matplotlib reads formulas between dollar signs
-            name = f"class {called}, {len(own):,} examples"
-            axes[1].scatter(own[:, 1], own[:, 0], color=shade, s=16, edgecolor="white", linewidths=0.3, label=name)
+            name = f"class {called}, {len(of_class):,} examples"
+            axes[1].scatter(
+                of_class[:, 1], of_class[:, 0], color=shade, s=16, edgecolor="white", linewidths=0.3, label=name
+            )
         figure.legend(frameon=False, fontsize=8.5, loc="outside lower center", ncols=2)
     for each in axes:
         _graticule(each, everywhere)
     save(figure, path)
 
 
-def apart(places: npt.NDArray[np.float64], labels: npt.NDArray[np.integer]) -> list[int]:
+def apart(coordinates: npt.NDArray[np.float64], labels: npt.NDArray[np.integer]) -> list[int]:
     """Choose the class with the narrowest range, and the one whose middle is farthest from it.
 
-    >>> places = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 90.0], [0.0, 95.0], [0.0, 10.0], [0.0, 60.0]])
-    >>> apart(places, np.array([0, 0, 1, 1, 2, 2]))
+    >>> coordinates = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 90.0], [0.0, 95.0], [0.0, 10.0], [0.0, 60.0]])
+    >>> apart(coordinates, np.array([0, 0, 1, 1, 2, 2]))
     [0, 1]
     """
-    latitude, longitude = np.radians(places).T
+    latitude, longitude = np.radians(coordinates).T
     points = np.stack(
         [np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)], axis=1
     )
@@ -154,11 +156,11 @@ def apart(places: npt.NDArray[np.float64], labels: npt.NDArray[np.integer]) -> l
     return [int(kinds[first])] + ([int(kinds[second])] if second != first else [])
 
 
-def _graticule(axes: Axes, places: npt.NDArray[np.float64]) -> None:
+def _graticule(axes: Axes, coordinates: npt.NDArray[np.float64]) -> None:
     """Fit the axes around the places: one degree is as long either way, lines at whole degrees (equirectangular)."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    low, high = places.min(axis=0) - 2, places.max(axis=0) + 2
+    low, high = coordinates.min(axis=0) - 2, coordinates.max(axis=0) + 2
     axes.set(xlim=(max(low[1], -180), min(high[1], 180)), ylim=(max(low[0], -90), min(high[0], 90)), aspect="equal")
     for axis, (minus, plus) in ((axes.xaxis, ("W", "E")), (axes.yaxis, ("S", "N"))):
         axis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 1.5, 2, 3, 4.5, 6, 9, 10]))

@@ -63,11 +63,11 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _of_code(code: CodeType, names: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     steps = list(dis.get_instructions(code))
     set_here = {step.argval for step in steps if step.opname == "STORE_GLOBAL"}
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if step.opname in _LOADS and step.argval in names and step.argval not in set_here:
-            yield from _taken(step.argval, names[step.argval], steps[place + 1 :])
+            yield from _taken(step.argval, names[step.argval], steps[index + 1 :])
         elif step.opname == "IMPORT_NAME":
-            level, wanted = steps[place - 2].argval, steps[place - 1].argval
+            level, wanted = steps[index - 2].argval, steps[index - 1].argval
             yield from _imported("." * level + step.argval, wanted or (), names)
 
 
@@ -124,4 +124,4 @@ def _can_be_own(top: str) -> bool:
     if spec is None:
         return False
     places = [spec.origin] if spec.origin is not None else list(spec.submodule_search_locations or ())
-    return any(Path(place).exists() and not installed(place) for place in places)
+    return any(Path(index).exists() and not installed(index) for index in places)

@@ -23,7 +23,7 @@ HEADER = (
     "last accuracy",
     "mean of last 10",
     "best accuracy",
-    "own data",
+    "per client",
     "rounds to target",
     "MB sent",
     "last loss",
@@ -105,7 +105,7 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
         folder.mkdir(parents=True, exist_ok=True)
         draw_curves(files[0], histories, goal or None)
         if known:
-            files.append(folder / "own.png")
+            files.append(folder / "per_client.png")
             draw_fares(files[-1], known)
         files[1].write_text(_markdown(rows, goal, bool(known), damage), encoding="utf-8")
     return Report(rows, goal, files, damage)
@@ -132,14 +132,14 @@ def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.2f}%"
 
 
-def _markdown(rows: Sequence[tuple[str, ...]], goal: float, own: bool, damage: Sequence[str]) -> str:
+def _markdown(rows: Sequence[tuple[str, ...]], goal: float, per_client: bool, damage: Sequence[str]) -> str:
     lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(
         [
             *["# Comparison of runs", "", *lines, "", f"Target accuracy: {_percent(goal or None)}.", ""],
             *["![](curves.png)", ""],
-            *(["## Per-client test", "", "![](own.png)", ""] if own else []),
+            *(["## Per-client test", "", "![](per_client.png)", ""] if per_client else []),
             *(["## Damaged files", "", *(f"- {text}" for text in damage), ""] if damage else []),
         ]
     )

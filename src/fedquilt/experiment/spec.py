@@ -213,7 +213,7 @@ def put(tables: Table, key: str, value: object) -> dict[str, str]:
     Where it names another function, keys that only the one before takes are dropped, and returned with its name.
     """
     tables.setdefault(key.partition(".")[0], {})
-    inner, name = _place(tables, key, "--set")
+    inner, name = _table_and_key(tables, key, "--set")
     before, inner[name] = inner.get(name), value
     table = key.partition(".")[0]
     known = (REGISTRIES | ARRAYS).get(table)
@@ -229,13 +229,13 @@ def put(tables: Table, key: str, value: object) -> dict[str, str]:
 
 
 def _take_out(tables: Table, key: str) -> None:
-    inner, name = (tables, key) if "." not in key else _place(tables, key, "--unset")
+    inner, name = (tables, key) if "." not in key else _table_and_key(tables, key, "--unset")
     if name not in inner:
         raise SpecError(f"--unset {visible(key, 80)}: the spec has no such key; {nearest(name, map(str, inner))}")
     del inner[name]
 
 
-def _place(tables: Table, key: str, option: str) -> tuple[Table, str]:
+def _table_and_key(tables: Table, key: str, option: str) -> tuple[Table, str]:
     """Find the table that a key stands in, and what it is called there."""
     table, _, name = key.partition(".")
     inner, where = tables.get(table), f"{option} {visible(key, 80)}"

@@ -23,7 +23,7 @@ from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import Watcher, execute
 from fedquilt.experiment.fingerprint import fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.objective import Own, chosen_loss, chosen_metrics, require_accuracy, written
+from fedquilt.experiment.objective import OwnFunction, chosen_loss, chosen_metrics, require_accuracy, written
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Options
 from fedquilt.experiment.warm import warm
@@ -57,8 +57,8 @@ def train(
     checkpoint_seconds: float = 10.0,
     out: str | Path | None = None,
     watcher: Watcher | None = None,
-    loss: str | Own | None = None,
-    metrics: Sequence[str | Own] | None = None,
+    loss: str | OwnFunction | None = None,
+    metrics: Sequence[str | OwnFunction] | None = None,
     start: str | Path | None = None,
     start_skip: Sequence[str] | None = None,
     trainable: int | Sequence[str] | None = None,

@@ -123,8 +123,8 @@ class ClusterThenTrain:
                 absent=absent,
                 numbers=here + planned.first_slot,
             )
-            own = [result for result in results if result.client in inside]
-            step, store = merged(work, whole.state, part, store, own)
+            of_members = [result for result in results if result.client in inside]
+            step, store = merged(work, whole.state, part, store, of_members)
             steps.append(step)
         states = [step.after for step in steps]
         if len(members) > 1:
@@ -140,7 +140,7 @@ class ClusterThenTrain:
         if len(updates) < 2:
             return [np.arange(population, dtype=np.int64)]
         order = np.argsort(clients, kind="stable")
-        deltas = np.stack([updates[place].delta.numpy() for place in order])
+        deltas = np.stack([updates[index].delta.numpy() for index in order])
         labels = cluster(deltas, self.clusters, self.threshold, self.linkage, self.distance)
         of = dict(zip(np.asarray(clients)[order].tolist(), labels.tolist(), strict=True))
         largest = int(np.bincount(labels).argmax())

@@ -58,13 +58,13 @@ def layers(module: nn.Module) -> list[list[str]]:
     found: list[list[str]] = []
     ahead: list[str] = []
     for name, part in module.named_modules():
-        own = [parameter.dim() for parameter in part.parameters(recurse=False)]
-        if own and max(own) > 1:
+        dimensions = [parameter.dim() for parameter in part.parameters(recurse=False)]
+        if dimensions and max(dimensions) > 1:
             found.append([*ahead, name])
             ahead = []
-        elif own and (not found or any(parameter.dim() > 1 for parameter in part.parameters())):
+        elif dimensions and (not found or any(parameter.dim() > 1 for parameter in part.parameters())):
             ahead.append(name)
-        elif own:
+        elif dimensions:
             found[-1].append(name)
     return found or ([ahead] if ahead else [])
 

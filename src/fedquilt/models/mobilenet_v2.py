@@ -39,7 +39,7 @@ from fedquilt.base.arguments import Positive, Size
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import models
 from fedquilt.data.data import Data
-from fedquilt.data.fetch.folders import own
+from fedquilt.data.fetch.folders import own_file
 from fedquilt.models.sizes import classes_of
 from fedquilt.models.weights import load_weights, unlike
 
@@ -151,7 +151,7 @@ def mobilenet_v2(
     except ValueError:
         raise SpecError(f"groups: {groups} does not divide the channels of every layer; 8 always does") from None
     if pretrained is not None:
-        path = own(pretrained)
+        path = own_file(pretrained)
         left = load_weights(model, path, skip=unlike(model, path, ("bottleneck", "classifier")))
         if left:
             names = ", ".join(sorted(left))

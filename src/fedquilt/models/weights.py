@@ -46,10 +46,10 @@ def load_weights(module: nn.Module, path: str | Path, skip: Sequence[str] = ()) 
     (['1.weight', '1.bias'], [[2.0, 2.0, 2.0]])
     """
     path = Path(path)
-    own: Tensors = module.state_dict(keep_vars=True)
+    tensors: Tensors = module.state_dict(keep_vars=True)
     with _opened(path) as file:
         stored = {name: file.get_slice(name) for name in file.keys() if not within(name, skip)}  # noqa: SIM118
-        problems = _problems(own, stored, skip)
+        problems = _problems(tensors, stored, skip)
         if problems:
             raise DataError(f"{path}: does not fit the model: {'; '.join(problems)}")
         values = {name: file.get_tensor(name) for name in stored}
@@ -58,17 +58,17 @@ def load_weights(module: nn.Module, path: str | Path, skip: Sequence[str] = ()) 
         raise DataError(f"{path}: holds values that are not finite, in {_listed(odd)}")
     with torch.no_grad():
         for name, value in values.items():
-            own[name].copy_(value)
-    filled = {id(own[name]) for name in values}
-    return [name for name, tensor in own.items() if id(tensor) not in filled]
+            tensors[name].copy_(value)
+    filled = {id(tensors[name]) for name in values}
+    return [name for name, tensor in tensors.items() if id(tensor) not in filled]
 
 
 def unlike(module: nn.Module, path: str | Path, parts: Sequence[str]) -> list[str]:
     """Return those of some parts of a module that a file has other tensors for, or none."""
-    own = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     with _opened(Path(path)) as file:
         stored = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    return [part for part in parts if _part(own, part) != _part(stored, part)]
+    return [part for part in parts if _part(shapes, part) != _part(stored, part)]
 
 
 def _part(shapes: dict[str, tuple[int, ...]], part: str) -> dict[str, tuple[int, ...]]:
@@ -90,27 +90,27 @@ def _opened(path: Path) -> Iterator[Any]:
         ) from None
 
 
-def _problems(own: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> list[str]:
-    statistics = [name for name in stored if name not in own and name.rpartition(".")[2] in STATISTICS]
+def _problems(tensors: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> list[str]:
+    statistics = [name for name in stored if name not in tensors and name.rpartition(".")[2] in STATISTICS]
     if statistics:
         return [
             f"it holds statistics of batch normalisation ({_listed(statistics)}), which this model does not have: the "
             "other weights depend on them; use weights of a model with the same normalisation"
         ]
-    tied = {id(own[name]) for name in stored if name in own}
-    missing = [name for name, tensor in own.items() if id(tensor) not in tied and not within(name, skip)]
-    over = [name for name in stored if name not in own]
-    shapes = {name: tuple(part.get_shape()) for name, part in stored.items() if name in own}
+    tied = {id(tensors[name]) for name in stored if name in tensors}
+    missing = [name for name, tensor in tensors.items() if id(tensor) not in tied and not within(name, skip)]
+    over = [name for name in stored if name not in tensors]
+    shapes = {name: tuple(part.get_shape()) for name, part in stored.items() if name in tensors}
     wrong = [
-        f"{name} is {shape}, but the model has {tuple(own[name].shape)}"
+        f"{name} is {shape}, but the model has {tuple(tensors[name].shape)}"
         for name, shape in shapes.items()
-        if shape != tuple(own[name].shape)
+        if shape != tuple(tensors[name].shape)
     ]
     kinds = [
-        f"{name} is {stored[name].get_dtype()}, but the model has {own[name].dtype}, which is read from "
-        f"{', '.join(FLOATING if own[name].is_floating_point() else WHOLE)}; convert it"
+        f"{name} is {stored[name].get_dtype()}, but the model has {tensors[name].dtype}, which is read from "
+        f"{', '.join(FLOATING if tensors[name].is_floating_point() else WHOLE)}; convert it"
         for name in shapes
-        if stored[name].get_dtype() not in (FLOATING if own[name].is_floating_point() else WHOLE)
+        if stored[name].get_dtype() not in (FLOATING if tensors[name].is_floating_point() else WHOLE)
     ]
     problems = [f"it lacks {_listed(missing)}"] if missing else []
     problems += [f"it has {_listed(over)}, which the model lacks"] if over else []

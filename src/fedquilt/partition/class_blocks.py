@@ -16,8 +16,8 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
+from fedquilt.partition.client_tests import with_client_tests
 from fedquilt.partition.labels import Labels, require_classes
-from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
 from fedquilt.partition.stratified import deal_by_class
@@ -57,4 +57,4 @@ def class_blocks(
         indices.append(rows[dealt])
         sizes.append(even_sizes(len(rows), sharing))
     held = Partition.by_sizes(np.concatenate(indices), np.concatenate(sizes))
-    return with_own_tests(held, labels, data, seed) if own_test else held
+    return with_client_tests(held, labels, data, seed) if own_test else held

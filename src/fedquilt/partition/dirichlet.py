@@ -35,9 +35,9 @@ from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
+from fedquilt.partition.client_tests import with_client_tests
 from fedquilt.partition.draws import Floats, log_dirichlet, shares
 from fedquilt.partition.labels import Labels, require_classes, require_one_each
-from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
 
@@ -80,7 +80,7 @@ def dirichlet(
     pool = shuffled[np.argsort(kinds[shuffled], kind="stable")]
     drawn = _draw_classes(sizes, available, p, alpha, rng)
     held = Partition.by_sizes(_take(pool, available, drawn), sizes)
-    return with_own_tests(held, labels, data, seed) if own_test else held
+    return with_client_tests(held, labels, data, seed) if own_test else held
 
 
 def _sizes(labels: npt.NDArray[np.integer], clients: int, examples: int | None) -> Indices:

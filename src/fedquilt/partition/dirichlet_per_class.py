@@ -20,9 +20,9 @@ from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
+from fedquilt.partition.client_tests import with_client_tests
 from fedquilt.partition.draws import log_dirichlet, shares
 from fedquilt.partition.labels import Labels, require_classes
-from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 
 REDRAWS = 100
@@ -66,7 +66,7 @@ def dirichlet_per_class(
             shuffled = rng.permutation(len(labels))
             by_class = shuffled[np.argsort(kind[shuffled], kind="stable")]
             held = Partition.by_sizes(by_class[np.argsort(owner, kind="stable")], sizes)
-            return with_own_tests(held, labels, data, seed) if own_test else held
+            return with_client_tests(held, labels, data, seed) if own_test else held
     raise SpecError(
         f"least: in {REDRAWS} draws some client always held fewer than {least} examples (at best the smallest held "
         f"{most}); use a larger alpha, fewer clients, or a smaller least (0 allows clients without examples)"

@@ -19,7 +19,7 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import partitions
 from fedquilt.data.cells import DEEPEST, adaptive_cells, cell_around, numbered_cells
 from fedquilt.data.data import Data
-from fedquilt.partition.own_tests import with_own_tests
+from fedquilt.partition.client_tests import with_client_tests
 from fedquilt.partition.partition import Partition
 
 Level = Annotated[int, Field(ge=0, le=DEEPEST)]
@@ -45,25 +45,25 @@ def geo(
 
     >>> import torch
     >>> from fedquilt.data.data import Split
-    >>> places = np.array([[48.2, 16.4], [48.3, 16.4], [48.2, 16.4], [-33.9, 151.2]])
-    >>> split = Split(torch.arange(4), torch.zeros(4, dtype=torch.int64), places=places)
+    >>> coordinates = np.array([[48.2, 16.4], [48.3, 16.4], [48.2, 16.4], [-33.9, 151.2]])
+    >>> split = Split(torch.arange(4), torch.zeros(4, dtype=torch.int64), coordinates=coordinates)
     >>> held = geo(Data("four", split, split, classes=1), most=2)
     >>> [held.client(k).tolist() for k in range(len(held))]
     [[1], [0, 2], [3]]
     """
-    if data.train.places is None:
+    if data.train.coordinates is None:
         raise SpecError(f"needs coordinates, but the data set {data.name} has none")
     least = least_share * most
-    cells = adaptive_cells(data.train.places, most, deepest)
+    cells = adaptive_cells(data.train.coordinates, most, deepest)
     owner = numbered_cells(cells, least)
     kept = np.unique(cells[owner >= 0])
     if not len(kept):
         raise SpecError(f"least_share: no cell has {least_share:g} × {most} examples; use a smaller least_share")
     held = _by_owner(owner, len(kept))
-    if own_test and data.test.places is not None:
-        return replace(held, test=_by_owner(cell_around(data.test.places, kept), len(kept)))
+    if own_test and data.test.coordinates is not None:
+        return replace(held, test=_by_owner(cell_around(data.test.coordinates, kept), len(kept)))
     by_class = data.classes > 0 and data.train.y.dim() == 1
-    return with_own_tests(held, data.train.y.numpy(), data, seed, by_class) if own_test else held
+    return with_client_tests(held, data.train.y.numpy(), data, seed, by_class) if own_test else held
 
 
 def _by_owner(owner: npt.NDArray[np.int64], clients: int) -> Partition:

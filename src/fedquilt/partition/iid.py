@@ -9,8 +9,8 @@ from fedquilt.base.arguments import Seed, Size
 from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
+from fedquilt.partition.client_tests import with_client_tests
 from fedquilt.partition.labels import Labels, require_one_each
-from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
 
@@ -30,4 +30,4 @@ def iid(labels: Labels, clients: Size, seed: Seed = 0, own_test: bool = False, d
     require_one_each(labels, clients)
     order = generator(seed, "partition iid").permutation(len(labels))
     held = Partition.by_sizes(order, even_sizes(len(labels), clients))
-    return with_own_tests(held, labels, data, seed, by_class=False) if own_test else held
+    return with_client_tests(held, labels, data, seed, by_class=False) if own_test else held

@@ -51,7 +51,7 @@ def natural(data: Data, least: Count = 1, own_test: bool = True) -> Partition:
 
 def _by_id(owner: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> Partition:
     """Give rows to the clients of sorted ids; those of other ids have no owner."""
-    place = np.minimum(np.searchsorted(ids, owner), len(ids) - 1)
-    rows = np.flatnonzero(ids[place] == owner)
-    order = np.argsort(place[rows], kind="stable")
-    return Partition.by_sizes(rows[order], np.bincount(place[rows], minlength=len(ids)))
+    index = np.minimum(np.searchsorted(ids, owner), len(ids) - 1)
+    rows = np.flatnonzero(ids[index] == owner)
+    order = np.argsort(index[rows], kind="stable")
+    return Partition.by_sizes(rows[order], np.bincount(index[rows], minlength=len(ids)))

@@ -13,8 +13,8 @@ from fedquilt.base.arguments import Count, NonNegative, Seed, Size
 from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
+from fedquilt.partition.client_tests import with_client_tests
 from fedquilt.partition.labels import Labels, require_one_each
-from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import sizes_by
 
@@ -42,4 +42,4 @@ def power_law(
     ranks = np.arange(1, clients + 1, dtype=np.float64) ** -exponent
     sizes = sizes_by(ranks / ranks.sum(), len(labels), least)
     held = Partition.by_sizes(generator(seed, "partition power law").permutation(len(labels)), sizes)
-    return with_own_tests(held, labels, data, seed, by_class=False) if own_test else held
+    return with_client_tests(held, labels, data, seed, by_class=False) if own_test else held

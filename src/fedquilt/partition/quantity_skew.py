@@ -13,9 +13,9 @@ from fedquilt.base.arguments import Count, Positive, Seed, Size
 from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
+from fedquilt.partition.client_tests import with_client_tests
 from fedquilt.partition.draws import log_dirichlet, shares
 from fedquilt.partition.labels import Labels, require_one_each
-from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import sizes_by
 
@@ -43,4 +43,4 @@ def quantity_skew(
     rng = generator(seed, "partition quantity skew")
     q = shares(log_dirichlet(1, np.full(clients, 1 / clients), beta * clients, rng)[0])
     held = Partition.by_sizes(rng.permutation(len(labels)), sizes_by(q, len(labels), least))
-    return with_own_tests(held, labels, data, seed, by_class=False) if own_test else held
+    return with_client_tests(held, labels, data, seed, by_class=False) if own_test else held

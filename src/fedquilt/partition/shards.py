@@ -14,8 +14,8 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
+from fedquilt.partition.client_tests import with_client_tests
 from fedquilt.partition.labels import Labels, require_classes
-from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
 
@@ -53,6 +53,6 @@ def shards(
     # Position i of the result lies `i - first[s]` places into its shard s.
     dealt_sizes = sizes[dealt]
     first = np.cumsum(dealt_sizes) - dealt_sizes
-    places = np.arange(len(labels)) + np.repeat(starts[dealt] - first, dealt_sizes)
-    held = Partition.by_sizes(by_label[places], dealt_sizes.reshape(clients, shards).sum(axis=1))
-    return with_own_tests(held, labels, data, seed) if own_test else held
+    indices = np.arange(len(labels)) + np.repeat(starts[dealt] - first, dealt_sizes)
+    held = Partition.by_sizes(by_label[indices], dealt_sizes.reshape(clients, shards).sum(axis=1))
+    return with_client_tests(held, labels, data, seed) if own_test else held

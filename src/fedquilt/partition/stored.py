@@ -22,7 +22,7 @@ from fedquilt.base.memory import require_memory
 from fedquilt.base.registry import partitions
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
-from fedquilt.data.fetch.folders import own
+from fedquilt.data.fetch.folders import own_file
 from fedquilt.data.formats.files import open_file
 from fedquilt.data.noise import Noise
 from fedquilt.partition.labels import Labels
@@ -49,7 +49,7 @@ def stored(path: Path, labels: Labels, data: Data | None = None) -> Partition:
     >>> again.indices.tolist(), again.offsets.tolist()
     ([2, 0, 1], [0, 2, 3])
     """
-    path = own(path, WRITES)
+    path = own_file(path, WRITES)
     arrays, about = _read(path)
     if about.get("labels") != labels_digest(labels):
         raise DataError(f"{path}: was made for another data set: its labels differ from those of this data set")
@@ -67,7 +67,7 @@ def stored(path: Path, labels: Labels, data: Data | None = None) -> Partition:
 
 def describe_stored(path: Path) -> dict[str, Any]:
     """Return what a stored partition says of itself."""
-    return _read(own(path, WRITES))[1]
+    return _read(own_file(path, WRITES))[1]
 
 
 def to_bytes(

@@ -13,8 +13,8 @@ from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
+from fedquilt.partition.client_tests import with_client_tests
 from fedquilt.partition.labels import Labels, require_classes, require_one_each
-from fedquilt.partition.own_tests import with_own_tests
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.sizes import even_sizes
 
@@ -37,7 +37,7 @@ def stratified(
     held = Partition.by_sizes(
         deal_by_class(labels, clients, generator(seed, "partition stratified")), even_sizes(len(labels), clients)
     )
-    return with_own_tests(held, labels, data, seed) if own_test else held
+    return with_client_tests(held, labels, data, seed) if own_test else held
 
 
 def deal_by_class(labels: Labels, clients: int, rng: np.random.Generator) -> Indices:

@@ -82,8 +82,8 @@ class BlockResult:
         tensors = zip(self.after.vector, self.after.buffers, self.after.counters, strict=True)
         columns = zip(tensors, self.losses, self.steps, self.examples, strict=True)
         for client, (values, loss, steps, examples) in enumerate(columns):
-            own = tree_map(lambda leaf, client=client: leaf[client], self.optimiser) if self.optimiser else {}
-            yield LocalResult(ModelState(*values), own, loss, steps, examples)
+            of_client = tree_map(lambda leaf, client=client: leaf[client], self.optimiser) if self.optimiser else {}
+            yield LocalResult(ModelState(*values), of_client, loss, steps, examples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class Program:
         shape = self._shape(round_)
         padded = Padded.of(loaders, shape)
         missing = self.block - len(contexts) if self.compiled else 0
-        begin, place = contexts[0].start, self.replica.place
+        begin, placement = contexts[0].start, self.replica.placement
         start = layout.parameters_of(begin.vector)
         buffers = {name: _repeated(b, len(contexts)) for name, b in layout.buffers_of(begin).items()}
         now = Training(
@@ -124,7 +124,7 @@ class Program:
         given: dict[str, Tensors] = _stacked(givens) if givens[0] else {}
         noises = [generator(c.seed, "local noise", *c.key) for c in contexts] if algorithm.local.normals else []
         ones = torch.ones(padded.rows.shape[1:])
-        now, shared, given = place.put((_filled(now, missing), shared, _filled(given, missing)))
+        now, shared, given = placement.put((_filled(now, missing), shared, _filled(given, missing)))
         losses = []
         for ready, taken in zip(padded.ready(), padded.active, strict=True):
             active = torch.from_numpy(taken)
@@ -135,13 +135,13 @@ class Program:
                 self._normals(noises, active, start) if noises else (),
                 {},
             )
-            fed = place.put(_filled(fed, missing))._replace(given=given)
+            fed = placement.put(_filled(fed, missing))._replace(given=given)
             if "_run" not in self.__dict__:
                 self.__dict__["_run"] = self._mapped(now, fed, shared)
             now, loss = self._run(now, fed, shared)
             losses.append(loss[: len(contexts)])
-        means = padded.mean_losses(place.fetch(torch.cat(losses, dim=1)))
-        return self._fitted(loaders, place.fetch(tree_map(lambda leaf: leaf[: len(contexts)], now)), means)
+        means = padded.mean_losses(placement.fetch(torch.cat(losses, dim=1)))
+        return self._fitted(loaders, placement.fetch(tree_map(lambda leaf: leaf[: len(contexts)], now)), means)
 
     def _fitted(self, loaders: Sequence[BatchLoader], now: Training, means: list[float]) -> BlockResult:
         layout, count = self.replica.layout, len(loaders)
@@ -171,11 +171,11 @@ class Program:
         count = self.algorithm.local.normals
         drawn = []
         for rng, steps in zip(noises, active.tolist(), strict=True):
-            own = [
+            of_client = [
                 draw_normals(rng, count, params) if taken else [tree_map(torch.zeros_like, params)] * count
                 for taken in steps
             ]
-            drawn.append(tree_map(lambda *leaves: torch.stack(leaves), *own))
+            drawn.append(tree_map(lambda *leaves: torch.stack(leaves), *of_client))
         return tree_map(lambda *leaves: torch.stack(leaves), *drawn)  # type: ignore[no-any-return]
 
     def _mapped(self, now: Training, fed: Fed, shared: Shared) -> Run:
@@ -185,7 +185,7 @@ class Program:
         self.replica.put_back()
         watching = tuple((each, watch(module, classifier_layer(module, each.layer))) for each in algorithm.penalties)
         self.replica.remember(again=True)
-        recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching, self.replica.place.autocast)
+        recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching, self.replica.placement.autocast)
         first, its = _of_each(lambda leaf: leaf[0], (now, fed))
         recipe = replace(
             recipe, unused=unused_parameters(recipe, first.carried.buffers, *_step_of(first, its, shared, 0))

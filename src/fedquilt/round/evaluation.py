@@ -72,12 +72,12 @@ def evaluate_chunk(
     """Evaluate a model on some rows of a split (a range, or their positions), in evaluation mode."""
     if data.at_once is not None and (parts := _cut(rows, data.at_once))[1:]:
         return added(evaluate_chunk(replica, loss, model, data, split, part, metrics) for part in parts)
-    x, y = replica.place.put(data.batch(split, range(*rows) if isinstance(rows, tuple) else torch.from_numpy(rows)))
+    x, y = replica.placement.put(data.batch(split, range(*rows) if isinstance(rows, tuple) else torch.from_numpy(rows)))
     outputs = functional_call(replica.module.eval(), replica.tensors(model), (x,))
     if outputs.shape[:-1] != y.shape and any(metric.classes for metric in metrics):
         raise ValueError(f"it returns {tuple(outputs.shape)} for labels of {tuple(y.shape)}")
-    losses, counted = replica.place.fetch(loss.each(outputs, y))
-    outputs, y = replica.place.fetch((outputs, y))
+    losses, counted = replica.placement.fetch(loss.each(outputs, y))
+    outputs, y = replica.placement.fetch((outputs, y))
     total, predictions = float(losses.double().sum()), losses.numel()
     if counted is not None:
         total, predictions = float((losses * counted).double().sum()), int(counted.sum())

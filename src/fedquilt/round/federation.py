@@ -177,9 +177,9 @@ class Federation:
         """Return the state of a run before its first round."""
         return self.server.start()
 
-    def placed(self, place: Placement) -> Federation:
+    def placed(self, placement: Placement) -> Federation:
         """Return the federation with its model elsewhere, or itself if it is there already."""
-        replica = self.replica.placed(place)
+        replica = self.replica.placed(placement)
         return self if replica is self.replica else replace(self, replica=replica)
 
     def apart(self) -> Federation:

@@ -65,7 +65,7 @@ class BatchLoader:
             x, y = self._ready(order[cuts[first] : cuts[last]], rng)
             sizes = np.diff(cuts[first : last + 1]).tolist()
             made = [x, y] if self.weights is None else [x, y, self.weights[y]]
-            yield from map(Batch, *(torch.split(part, sizes) for part in self.context.replica.place.put(made)))
+            yield from map(Batch, *(torch.split(part, sizes) for part in self.context.replica.placement.put(made)))
             first = last
 
     def _ready(self, order: Indices, rng: np.random.Generator | None) -> tuple[Tensor, Tensor]:

@@ -131,7 +131,7 @@ def _call_functional(module: nn.Module, params: Tensors, buffers: Tensors, x: Te
     return outputs, {name: tensors[name].detach() for name in buffers}
 
 
-def _call_own(module: nn.Module, params: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, Tensors]:
+def _call_module(module: nn.Module, params: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, Tensors]:
     return module(x), buffers
 
 
@@ -148,4 +148,4 @@ def _by_autograd(objective: Objective, params: Tensors) -> tuple[Tensors, Tensor
 
 
 FUNCTIONAL = Mode(_call_functional, _by_func, in_place=False)
-EAGER = Mode(_call_own, _by_autograd, in_place=True)
+EAGER = Mode(_call_module, _by_autograd, in_place=True)

@@ -1,4 +1,4 @@
-"""What is measured of a run's models: on the test set, on the training set, and on every client's own data."""
+"""What is measured of a run's models: on the test set, on the training set, and in the per-client test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Record = dict[str, Any]
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 """Where the distribution of clients' accuracies is noted."""
 
-Own = Callable[[int, Sequence[int], Sequence[Counted]], None]
+PerClientCallback = Callable[[int, Sequence[int], Sequence[Counted]], None]
 """(round, clients, what was counted in each one's per-client test): is called with the result of every client."""
 
 Diagnose = Callable[[ModelState | None, Sequence[ModelState]], Record]
@@ -35,14 +35,14 @@ class Measures:
     """What is measured besides the rounds themselves, and how often.
 
     The model is evaluated on the test set every `every` rounds and after the last; with `train_loss`, on the whole
-    training set too. `diagnose` is shown the clients' models of those rounds, `own` how every client fares on its own test
-    examples.
+    training set too. `diagnose` is called with the clients' models of those rounds, `per_client` with the results of the
+    per-client test.
     """
 
     every: int = 1
     train_loss: bool = False
     diagnose: Diagnose | None = None
-    own: Own | None = None
+    per_client: PerClientCallback | None = None
 
 
 def evaluating(
@@ -51,7 +51,9 @@ def evaluating(
     """Begin to evaluate a run's models: the mean over groups of clients and, where there are several, each group's."""
     testing = [session.evaluate(group.state.model, split) for group in run.groups]
     training = [session.evaluate(group.state.model, "train") for group in run.groups] if measures.train_loss else []
-    own = None if server.test_sizes is None else _own(session, server.test_sizes, run, measures.own)
+    per_client = (
+        None if server.test_sizes is None else _per_client(session, server.test_sizes, run, measures.per_client)
+    )
 
     def complete() -> Record:
         found, shares = [evaluation() for evaluation in testing], _shares(server, run)
@@ -66,7 +68,7 @@ def evaluating(
             record["train_loss"] = _loss([evaluation() for evaluation in training], shares)
         overflown = [name for name in ("loss", "train_loss") if name in record and record[name] is None]
         record |= {"not_finite": overflown} if overflown else {}
-        return record if own is None else record | own()
+        return record if per_client is None else record | per_client()
 
     return complete
 
@@ -92,8 +94,10 @@ def _loss(evaluations: Sequence[Evaluation], shares: Sequence[float]) -> float |
     return _finite(mean([evaluation.loss for evaluation in evaluations], shares))
 
 
-def _own(session: Session, sizes: Indices, run: RunState, own: Own | None) -> Pending[Record]:
-    """Begin to test every client on its own data."""
+def _per_client(
+    session: Session, sizes: Indices, run: RunState, per_client: PerClientCallback | None
+) -> Pending[Record]:
+    """Begin the per-client test."""
     tested, testing = list[int](), list[Pending[list[Measured]]]()
     for group in run.groups:
         members = range(len(sizes)) if group.clients is None else group.clients.tolist()
@@ -105,8 +109,8 @@ def _own(session: Session, sizes: Indices, run: RunState, own: Own | None) -> Pe
         found = [one for evaluation in testing for one in evaluation()]
         heard = [(client, one) for client, one in zip(tested, found, strict=True) if not isinstance(one, Fault)]
         counted = [one for _, one in heard]
-        if own is not None and any(part.predictions and part.right is not None for part in counted):
-            own(run.round, [client for client, _ in heard], counted)
+        if per_client is not None and any(part.predictions and part.right is not None for part in counted):
+            per_client(run.round, [client for client, _ in heard], counted)
         failed = [fault.named() for fault in found if isinstance(fault, Fault)]
         return _spread(counted) | ({"per_client_dropped": failed} if failed else {})
 

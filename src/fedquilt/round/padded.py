@@ -57,14 +57,14 @@ class Padded:
         steps = max(len(loader.batches.cuts) for loader in loaders) - 1
         calls = -(-steps // shape.steps)
         # Padding is filled with an example of the client's own: its weight is 0, but 0·NaN would not be.
-        own = np.asarray([loader.data.rows[0] for loader in loaders], dtype=np.int64)
-        rows = np.repeat(own[:, None], calls * shape.steps * shape.batch, axis=1)
+        firsts = np.asarray([loader.data.rows[0] for loader in loaders], dtype=np.int64)
+        rows = np.repeat(firsts[:, None], calls * shape.steps * shape.batch, axis=1)
         mask = np.zeros(rows.shape, dtype=np.float32)
         active = np.zeros((len(loaders), calls * shape.steps), dtype=bool)
         for members in _alike(loaders):
             sizes = np.diff(loaders[members[0]].batches.cuts)
-            held = np.stack([loaders[place].data.rows[loaders[place].batches.order] for place in members])
-            where = np.ix_(np.asarray(members), _places(sizes, shape.batch))
+            held = np.stack([loaders[index].data.rows[loaders[index].batches.order] for index in members])
+            where = np.ix_(np.asarray(members), _positions(sizes, shape.batch))
             rows[where] = held
             mask[where] = 1.0
             active[members, : len(sizes)] = True
@@ -107,7 +107,7 @@ class Padded:
         given = [loader.weights for loader in self.loaders if loader.weights is not None]
         if not given:
             return mask
-        return mask * torch.stack([own[y[:, client]] for client, own in enumerate(given)], dim=1)
+        return mask * torch.stack([weights[y[:, client]] for client, weights in enumerate(given)], dim=1)
 
     @cached_property
     def _augmented(self) -> Tensor:
@@ -115,16 +115,16 @@ class Padded:
         calls, clients, steps, batch = self.rows.shape
         ready = [torch.cat([made.x for made in loader]) for loader in self.loaders]
         x = ready[0].new_zeros(clients, calls * steps * batch, *ready[0].shape[1:])
-        for own, loader, changed in zip(x, self.loaders, ready, strict=True):
-            own[torch.from_numpy(_places(np.diff(loader.batches.cuts), batch))] = changed
+        for padded, loader, changed in zip(x, self.loaders, ready, strict=True):
+            padded[torch.from_numpy(_positions(np.diff(loader.batches.cuts), batch))] = changed
         return x.view(clients, calls, steps, batch, *x.shape[2:]).transpose(0, 1).contiguous()
 
 
 def _alike(loaders: Sequence[BatchLoader]) -> list[list[int]]:
     """Return the places of feeds that share their cuts, as clients of a size often do."""
     groups: dict[int, list[int]] = {}
-    for place, loader in enumerate(loaders):
-        groups.setdefault(id(loader.batches.cuts), []).append(place)
+    for index, loader in enumerate(loaders):
+        groups.setdefault(id(loader.batches.cuts), []).append(index)
     return list(groups.values())
 
 
@@ -139,10 +139,10 @@ def _inputs(data: ClientData, rows: Tensor) -> Tensor:
     return x.view(*rows.shape, *x.shape[1:])
 
 
-def _places(sizes: Indices, batch: int) -> Indices:
+def _positions(sizes: Indices, batch: int) -> Indices:
     """Return where the examples of batches of these sizes go in a row of places, `batch` for each.
 
-    >>> _places(np.array([2, 1]), 3).tolist()
+    >>> _positions(np.array([2, 1]), 3).tolist()
     [0, 1, 3]
     """
     if (sizes == batch).all():

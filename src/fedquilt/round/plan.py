@@ -131,4 +131,4 @@ def _absent(algorithm: Algorithm, simulation: Simulation, asked: Roll) -> tuple[
         absence = rule(replace(asked, examples=examples, absent=frozenset(reasons)))
         reasons = {**absence.reasons, **reasons}
         seconds = absence.seconds if seconds is None else seconds
-    return {asked.first_slot + place: reasons[place] for place in sorted(reasons)}, seconds
+    return {asked.first_slot + index: reasons[index] for index in sorted(reasons)}, seconds

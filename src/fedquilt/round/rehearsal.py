@@ -50,11 +50,11 @@ class Rehearsal:
         # The server's own examples: what is in a client's must not decide how the others are computed.
         rows = torch.arange(min(examples, len(self.stand_in)))
         params, buffers = self.replica.load(self.initial)
-        place, algorithm = self.replica.place, self.algorithm
-        recipe = Recipe(self.replica.module.train(), algorithm.loss, algorithm.local, EAGER, (), place.autocast)
-        with torch_seeded(self.seed, "trial", device=place.device):
+        placement, algorithm = self.replica.placement, self.algorithm
+        recipe = Recipe(self.replica.module.train(), algorithm.loss, algorithm.local, EAGER, (), placement.autocast)
+        with torch_seeded(self.seed, "trial", device=placement.device):
             try:
-                x, y = place.put(self.data.batch(self.stand_in, rows))
+                x, y = placement.put(self.data.batch(self.stand_in, rows))
                 outputs, _ = forward(recipe, params, buffers, x)
                 torch.autograd.grad(algorithm.loss(outputs, y), tuple(params.values()), allow_unused=True)
             except ExampleError:  # an example that cannot be read says nothing of the model

@@ -38,8 +38,8 @@ def take_share(
     taken = np.zeros(len(partition.indices), dtype=bool)
     held = labels[partition.indices]
     for label in np.unique(held):
-        places = np.flatnonzero(held == label)
-        taken[generator(seed, "server share", int(label)).permutation(places)[: round(share * len(places))]] = True
+        indices = np.flatnonzero(held == label)
+        taken[generator(seed, "server share", int(label)).permutation(indices)[: round(share * len(indices))]] = True
     if not taken.any():
         raise FedquiltError(f"share = {share}: leaves the server without data; take a larger one")
     owner = np.repeat(np.arange(len(partition)), partition.sizes)

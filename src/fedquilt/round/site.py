@@ -114,8 +114,8 @@ class Site:
         the place that it had in the block.
         """
         rows: list[Row] = list(zip(clients, slots, client_state, strict=True))
-        for place, client in sorted(gone):
-            rows.insert(place, (client, None, None))
+        for index, client in sorted(gone):
+            rows.insert(index, (client, None, None))
         held = [row for row in rows if self.partition.size(row[0])]
         faults = [
             Fault(client, slot, NOTHING, kind="no examples")
@@ -125,10 +125,13 @@ class Site:
         results = self._block_or_error(program, state, round_, held)
         if isinstance(results, BaseException):
             error = results
-            singly = [self.run_client(state, round_, *own) for own in _taking_part(held)]
+            singly = [self.run_client(state, round_, *row) for row in _taking_part(held)]
             guilty = {result.slot: result for result in singly if isinstance(result, Fault)}
             faults += guilty.values()
-            held = [(client, None, None) if slot in guilty else (client, slot, own) for client, slot, own in held]
+            held = [
+                (client, None, None) if slot in guilty else (client, slot, client_state)
+                for client, slot, client_state in held
+            ]
             if guilty or isinstance(error, TooSlowError):
                 results = self._block_or_error(program, state, round_, held)
         if isinstance(results, BaseException):
@@ -161,7 +164,7 @@ class Site:
     def train_block(self, program: Program, state: ServerState, round_: int, rows: Sequence[Row]) -> Sequence[Answer]:
         """Train a block of clients, all of whom hold data, as one program; those without a slot have stand-ins."""
         present = _taking_part(rows)
-        contexts = [self.context(state, round_, *own) for own in present]
+        contexts = [self.context(state, round_, *row) for row in present]
         datas = [self._data_of(client) for client, _, _ in present]
         sizes = {row: int(self.partition.size(client)) for row, (client, slot, _) in enumerate(rows) if slot is None}
         return block_update(program, self.algorithm, contexts, datas, sizes)
@@ -208,4 +211,4 @@ class Site:
 
 def _taking_part(rows: Iterable[Row]) -> list[tuple[int, int, State | None]]:
     """Return the clients of a block that were not left out."""
-    return [(client, slot, own) for client, slot, own in rows if slot is not None]
+    return [(client, slot, client_state) for client, slot, client_state in rows if slot is not None]

@@ -53,17 +53,19 @@ def train_locally(
 
     `purpose` sets the draws of a second training in the same round apart from those of the first.
     """
-    replica, key, place = context.replica, context.key, context.replica.place
-    start = place.put(replica.layout.parameters_of(context.start.vector))
+    replica, key, placement = context.replica, context.key, context.replica.placement
+    start = placement.put(replica.layout.parameters_of(context.start.vector))
     params, buffers = replica.load(begin)
-    carried = Carried(place.put(optimiser_of(algorithm, context, start)), buffers)
-    given = place.put(given)
-    rates = place.put([torch.tensor(rate(context.round), dtype=torch.float32) for rate in algorithm.local.rates])
+    carried = Carried(placement.put(optimiser_of(algorithm, context, start)), buffers)
+    given = placement.put(given)
+    rates = placement.put([torch.tensor(rate(context.round), dtype=torch.float32) for rate in algorithm.local.rates])
     noise = generator(context.seed, f"{purpose}local noise", *key) if algorithm.local.normals else None
     losses: list[Tensor] = []
     until = algorithm.course.until
     with ExitStack() as stack:
-        stack.enter_context(torch_seeded(context.seed, f"{purpose}module", context.round, context.slot, place.device))
+        stack.enter_context(
+            torch_seeded(context.seed, f"{purpose}module", context.round, context.slot, placement.device)
+        )
         try:
             loader = BatchLoader.of(algorithm, context, data, purpose)
             module = replica.module.train()
@@ -71,9 +73,9 @@ def train_locally(
                 (penalty, stack.enter_context(watched(module, classifier_layer(module, penalty.layer))))
                 for penalty in algorithm.penalties
             )
-            recipe = Recipe(module, algorithm.loss, algorithm.local, EAGER, watching, place.autocast)
+            recipe = Recipe(module, algorithm.loss, algorithm.local, EAGER, watching, placement.autocast)
             for batch in loader:
-                normals = place.put(draw_normals(noise, algorithm.local.normals, params))
+                normals = placement.put(draw_normals(noise, algorithm.local.normals, params))
                 at = At(params, start, rates, normals, given=given or {})
                 params, carried, loss = local_step(recipe, carried, batch, at)
                 losses.append(loss)
@@ -84,8 +86,8 @@ def train_locally(
                 raise
             raise ClientError(f"local step {len(losses) + 1}: {reason_of(error)}") from error
     cuts = loader.batches.cuts[: len(losses) + 1]
-    mean = mean_loss(place.fetch(torch.stack(losses)), cuts)
-    return LocalResult(replica.read(), place.fetch(carried.optimiser), mean, len(losses), int(cuts[-1]))
+    mean = mean_loss(placement.fetch(torch.stack(losses)), cuts)
+    return LocalResult(replica.read(), placement.fetch(carried.optimiser), mean, len(losses), int(cuts[-1]))
 
 
 def optimiser_of(algorithm: Algorithm, context: Context, params: Tensors) -> State:

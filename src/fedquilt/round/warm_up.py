@@ -42,7 +42,7 @@ def warm_up(program: Program, federation: Federation) -> None:
 def _givens(
     algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
 ) -> Sequence[dict[str, Tensors]]:
-    return [open_visit(algorithm, *own).given for own in zip(contexts, datas, strict=True)]
+    return [open_visit(algorithm, *each).given for each in zip(contexts, datas, strict=True)]
 
 
 def _trains_singly(algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]) -> bool:

@@ -32,11 +32,11 @@ class DropOut:
 
     def __call__(self, roll: Roll) -> Absence:
         """Draw who drops out."""
-        places = enumerate(roll.clients.tolist())
-        return Absence({place: "dropped out" for place, client in places if self._drops(roll, client, place)})
+        indices = enumerate(roll.clients.tolist())
+        return Absence({index: "dropped out" for index, client in indices if self._drops(roll, client, index)})
 
-    def _drops(self, roll: Roll, client: int, place: int) -> bool:
-        rng = generator(roll.seed, "drop out", roll.round, client, roll.first_slot + place)
+    def _drops(self, roll: Roll, client: int, index: int) -> bool:
+        rng = generator(roll.seed, "drop out", roll.round, client, roll.first_slot + index)
         return bool(rng.random() < self.probability)
 
 
@@ -60,15 +60,15 @@ class Slowness:
     def __call__(self, roll: Roll) -> Absence:
         """Say who is too late, and how long the round takes."""
         times = self.times(roll)
-        waited_for = [place for place in range(len(times)) if place not in roll.absent]
-        late = [place for place in waited_for if times[place] > self.deadline]
-        in_time = sorted((place for place in waited_for if times[place] <= self.deadline), key=lambda i: (times[i], i))
+        waited_for = [index for index in range(len(times)) if index not in roll.absent]
+        late = [index for index in waited_for if times[index] > self.deadline]
+        in_time = sorted((index for index in waited_for if times[index] <= self.deadline), key=lambda i: (times[i], i))
         wanted = len(times) if roll.wanted is None else roll.wanted
         taken, too_many = in_time[:wanted], in_time[wanted:]
-        reasons = {place: f"missed the deadline: {_short(times[place])} s" for place in late}
+        reasons = {index: f"missed the deadline: {_short(times[index])} s" for index in late}
         reasons |= dict.fromkeys(too_many, f"not among the first {wanted}")
         waits = bool(late) and len(taken) < wanted
-        return Absence(reasons, self.deadline if waits else max((float(times[place]) for place in taken), default=0.0))
+        return Absence(reasons, self.deadline if waits else max((float(times[index]) for index in taken), default=0.0))
 
     def times(self, roll: Roll) -> Floats:
         """Return the seconds that every client of the roll takes."""

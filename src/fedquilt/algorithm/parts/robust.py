@@ -85,7 +85,7 @@ def krum_choice(corrupt: int, selected: int, updates: Updates) -> Tensor | None:
     distances = squared_distances(updates.deltas).fill_diagonal_(math.inf)
     scores = distances.sort(dim=1).values[:, :neighbours].sum(dim=1)
     chosen = sorted(scores.argsort(stable=True)[:selected].tolist())
-    return weighted_mean([updates.deltas[place] for place in chosen], torch.ones(selected))
+    return weighted_mean([updates.deltas[index] for index in chosen], torch.ones(selected))
 
 
 def _too_few(why: str) -> None:

@@ -58,13 +58,13 @@ class _Layer(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, input_weights: Tensor, weights: Tensor, bias: Tensor, peepholes: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        (places, rows, _), hidden = x.shape, weights.shape[1]
+        (length, rows, _), hidden = x.shape, weights.shape[1]
         x, weights = x.contiguous(), weights.contiguous()
         peepholes = None if peepholes is None else peepholes.contiguous()
         gates = torch.addmm(bias, x.flatten(0, 1), input_weights.T)
-        h, c = x.new_empty(places + 1, rows, hidden), x.new_empty(places + 1, rows, hidden)
+        h, c = x.new_empty(length + 1, rows, hidden), x.new_empty(length + 1, rows, hidden)
         h[0], c[0] = 0, 0
-        library("lstm").lstm_forward(*pointers(gates, weights, peepholes, h, c), *sizes(places, rows, hidden))
+        library("lstm").lstm_forward(*pointers(gates, weights, peepholes, h, c), *sizes(length, rows, hidden))
         ctx.spent = False
         ctx.save_for_backward(x, input_weights, weights, peepholes, gates, h, c)
         return h[1:], c[-1]
@@ -76,15 +76,15 @@ class _Layer(torch.autograd.Function):
         if ctx.spent:
             raise RuntimeError("the kernel of an LSTM goes backward once: it overwrites what it kept")
         ctx.spent = True
-        places, rows, hidden = of_outputs.shape
+        length, rows, hidden = of_outputs.shape
         of_outputs, of_gates = of_outputs.contiguous(), gates  # in place, which spares the caches
         of_h, of_c = torch.zeros_like(of_c), of_c.contiguous().clone()
         given = pointers(of_gates, weights, peepholes, c, of_outputs, of_h, of_c)
-        library("lstm").lstm_backward(*given, *sizes(places, rows, hidden))
+        library("lstm").lstm_backward(*given, *sizes(length, rows, hidden))
         of_x = (of_gates @ input_weights).view_as(x) if ctx.needs_input_grad[0] else None
         by_gate = of_gates.T
         of_peepholes = None
         if peepholes is not None:
-            i, f, _, o = of_gates.view(places, rows, 4, hidden).unbind(2)
+            i, f, _, o = of_gates.view(length, rows, 4, hidden).unbind(2)
             of_peepholes = torch.stack([(d * seen).sum((0, 1)) for d, seen in ((i, c[:-1]), (f, c[:-1]), (o, c[1:]))])
         return of_x, by_gate @ x.flatten(0, 1), by_gate @ h[:-1].flatten(0, 1), of_gates.sum(0), of_peepholes

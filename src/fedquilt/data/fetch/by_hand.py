@@ -41,8 +41,8 @@ class Wanted:
 
     def found(self) -> Path | None:
         """Return where it is, or None."""
-        places = (folder / name for folder in folders() for name in self.names)
-        return next((place for place in places if place.exists()), None)
+        candidates = (folder / name for folder in folders() for name in self.names)
+        return next((candidate for candidate in candidates if candidate.exists()), None)
 
     def __str__(self) -> str:
         """Say whether it is there, and how it is called.

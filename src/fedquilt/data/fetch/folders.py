@@ -53,24 +53,24 @@ def beside(folder: Path | None) -> Iterator[None]:
         _BESIDE.reset(before)
 
 
-def own_places(path: Path) -> list[Path]:
+def own_candidates(path: Path) -> list[Path]:
     """List where a file of the user's own may be: as named, beside the spec, or below one of the data folders."""
     named, spec = expanded(path), _BESIDE.get()
     others = [*([] if spec is None else [spec]), *folders()]
     return list(dict.fromkeys([named, *(folder / named for folder in others)]))
 
 
-def own(path: Path, advice: str = "") -> Path:
+def own_file(path: Path, advice: str = "") -> Path:
     """Return where a file or folder of the user's own is, or raise a DataError that names every place looked at."""
-    places = own_places(path)
-    for place in places:
-        if place.exists():
-            return place
-    looked = ", ".join(str(place) for place in places)
+    candidates = own_candidates(path)
+    for candidate in candidates:
+        if candidate.exists():
+            return candidate
+    looked = ", ".join(str(candidate) for candidate in candidates)
     raise DataError(f"{path}: no such file or folder; looked for: {looked}" + (f". {advice}" if advice else ""))
 
 
 def folder_for(name: str) -> Path:
     """Return the first folder of that name that there is, or else where it would be looked for first."""
-    places = [folder / name for folder in folders()]
-    return next((place for place in places if place.is_dir()), places[0])
+    candidates = [folder / name for folder in folders()]
+    return next((candidate for candidate in candidates if candidate.is_dir()), candidates[0])

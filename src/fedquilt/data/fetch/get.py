@@ -52,7 +52,7 @@ def fetch(published: PublishedData, tell: Tell, say: Callable[[str], None]) -> l
         say(f"From {source} …")
         try:
             for path in _bring(source, wanted, published.endings, scratch, tell):
-                placed.append(_place(path, wanted, published, home))
+                placed.append(_put(path, wanted, published, home))
         except DataError as error:
             failures.append(f"{source}: {error}")
             say(f"  {error}")
@@ -152,7 +152,7 @@ def _check_archive(source: DownloadSource, archive: Path) -> None:
         raise DataError(f"{archive.name}: not the published file: {size:,} bytes, SHA-256 {found}")
 
 
-def _place(path: Path, wanted: Sequence[File], published: PublishedData, home: Path) -> Path:
+def _put(path: Path, wanted: Sequence[File], published: PublishedData, home: Path) -> Path:
     file = next(file for file in wanted if path.name in {f"{file.name}{ending}" for ending in published.endings})
     try:
         _check(file, path)

@@ -99,18 +99,18 @@ class PublishedData:
         """Return the file of that name."""
         return next(file for file in self.files if file.name == name)
 
-    def places(self, file: File) -> list[str]:
+    def paths(self, file: File) -> list[str]:
         """List the names that a file is looked for by, below a data folder."""
         return [f"{folder}/{file.name}{ending}" for folder in self.folders for ending in self.endings]
 
     def find(self, name: str) -> Path:
         """Return where a file is, or raise a DataError that says where it can be had."""
-        return find(*self.places(self.file(name)), source=self.where())
+        return find(*self.paths(self.file(name)), source=self.where())
 
     def found(self, file: File) -> Path | None:
         """Return where a file is, or None."""
-        places = [folder / place for folder in folders() for place in self.places(file)]
-        return next((place for place in places if place.is_file()), None)
+        candidates = [folder / candidate for folder in folders() for candidate in self.paths(file)]
+        return next((candidate for candidate in candidates if candidate.is_file()), None)
 
     def missing(self) -> list[File]:
         """List the files that are not there."""

@@ -59,8 +59,8 @@ def _read(path: Path, about: File | None, labels: tuple[int, ...]) -> np.ndarray
         require_memory(str(path), size)
         records = np.fromfile(file, dtype=np.uint8).reshape(-1, record)
     require_digest(path, records.data, None if about is None else about.digest)
-    for place, classes in enumerate(labels):
-        if records[:, place].max() >= classes:
-            largest = records[:, place].max()
+    for index, classes in enumerate(labels):
+        if records[:, index].max() >= classes:
+            largest = records[:, index].max()
             raise DataError(f"{path}: damaged: a label is {largest}, expected 0 to {classes - 1}")
     return records

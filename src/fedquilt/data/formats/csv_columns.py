@@ -25,17 +25,17 @@ def read_columns(path: Path, wanted: Sequence[str], optional: Collection[str] = 
     {'path': ['a.jpg', 'b.jpg'], 'label': ['oak', 'elm']}
     """
     with csv_file(path) as (header, lines):
-        places = _places(path, header, wanted, optional)
-        columns: Columns = {name: [] for name in places}
+        indices = _indices(path, header, wanted, optional)
+        columns: Columns = {name: [] for name in indices}
         for number, row in lines:
             if len(row) < len(header):
                 raise DataError(f"{path}: line {number} has {len(row)} values, the first line {len(header)}")
-            for name, place in places.items():
-                columns[name].append(row[place])
+            for name, index in indices.items():
+                columns[name].append(row[index])
     return columns
 
 
-def _places(path: Path, header: list[str], wanted: Sequence[str], optional: Collection[str]) -> dict[str, int]:
+def _indices(path: Path, header: list[str], wanted: Sequence[str], optional: Collection[str]) -> dict[str, int]:
     names = [name.strip() for name in header]
     for name in wanted:
         if name not in names and name not in optional:

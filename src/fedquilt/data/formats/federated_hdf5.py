@@ -39,28 +39,28 @@ class Clients:
     def column(self, client: str, name: str, shape: tuple[int, ...] = ()) -> Any:
         """Return a column of a client, unread, after a look at its shape: a row an example, each of `shape`."""
         with _readable(self.path, f"examples/{client}/{name}"):
-            place = f"{self.path}: examples/{client}"
-            own = _inside(place, self.examples, client)
-            if name not in getattr(own, "keys", list)():
-                raise DataError(f"{place} has no column '{name}'")
-            found = _inside(f"{place}/{name}", own, name)
+            where = f"{self.path}: examples/{client}"
+            group = _inside(where, self.examples, client)
+            if name not in getattr(group, "keys", list)():
+                raise DataError(f"{where} has no column '{name}'")
+            found = _inside(f"{where}/{name}", group, name)
             if getattr(found, "shape", None) is None or found.shape[1:] != shape or not found.ndim:
                 wanted = " × ".join(["examples", *map(str, shape)])
-                raise DataError(f"{place}/{name} is not an array of {wanted}")
-            _require_written(f"{place}/{name}", found)
+                raise DataError(f"{where}/{name} is not an array of {wanted}")
+            _require_written(f"{where}/{name}", found)
             return found
 
     def read(self, client: str, name: str, rows: int, shape: tuple[int, ...] = ()) -> Any:
         """Read the first rows of a client's column."""
         column = self.column(client, name, shape)
-        place = f"examples/{client}/{name}"
-        with _readable(self.path, place):
+        where = f"examples/{client}/{name}"
+        with _readable(self.path, where):
             # Twice: what is read, and what is made of it.
             size = 2 * min(rows, len(column)) * prod(shape) * column.dtype.itemsize
-            require_memory(f"{self.path}: {place}: {min(rows, len(column)):,} rows", size)
-            return column[:rows] if column.dtype.kind != "O" else self._texts(place, column, rows)
+            require_memory(f"{self.path}: {where}: {min(rows, len(column)):,} rows", size)
+            return column[:rows] if column.dtype.kind != "O" else self._texts(where, column, rows)
 
-    def _texts(self, place: str, column: Any, rows: int) -> list[Any]:
+    def _texts(self, where: str, column: Any, rows: int) -> list[Any]:
         """Read texts, some at a time: many rows may share one, so that they are longer together than their file."""
         found: list[Any] = []
         size, whole = 0, self.path.stat().st_size
@@ -68,7 +68,7 @@ class Clients:
             found += column[first : min(first + _TEXTS, rows)].tolist()
             size += sum(len(text) for text in found[first:] if isinstance(text, bytes))
             if size > whole:
-                raise DataError(f"{self.path}: {place} is damaged: its texts are longer than the file")
+                raise DataError(f"{self.path}: {where} is damaged: its texts are longer than the file")
         return found
 
 
@@ -90,30 +90,30 @@ def opened(path: Path) -> Iterator[Clients]:
         yield Clients(path, examples)
 
 
-def _inside(place: str, group: Any, name: str) -> Any:
+def _inside(where: str, group: Any, name: str) -> Any:
     """Return what a group holds itself: a link could lead to another file, and that to any file of this machine."""
     import h5py
 
     if group.id.links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD:
-        raise DataError(f"{place} is a link; only data in the file itself are read")
+        raise DataError(f"{where} is a link; only data in the file itself are read")
     return group[name]
 
 
-def _require_written(place: str, column: Any) -> None:
+def _require_written(where: str, column: Any) -> None:
     """Refuse an array that is in other files, or that claims more than was ever written of it."""
     if column.external or column.is_virtual:
-        raise DataError(f"{place} is stored in another file; only data in the file itself are read")
+        raise DataError(f"{where} is stored in another file; only data in the file itself are read")
     claimed, there = column.size * column.dtype.itemsize, column.id.get_storage_size()
     if claimed > there * _LARGEST_RATIO:
         raise DataError(
-            f"{place} claims {len(column):,} rows, {in_words(claimed)}; the file holds {in_words(there)} of it"
+            f"{where} claims {len(column):,} rows, {in_words(claimed)}; the file holds {in_words(there)} of it"
         )
 
 
 @contextmanager
-def _readable(path: Path, place: str = "") -> Iterator[None]:
+def _readable(path: Path, where: str = "") -> Iterator[None]:
     """Turn what h5py raises into a DataError that names the file."""
     try:
         yield
     except DAMAGED as error:
-        raise DataError(f"{path}: {place}{' ' if place else ''}cannot be read: {error}") from error
+        raise DataError(f"{path}: {where}{' ' if where else ''}cannot be read: {error}") from error

@@ -39,8 +39,8 @@ class ImageRows:
 
     def name(self, number: int) -> str:
         """Name an image by its split and row."""
-        place, row = self._place(number)
-        return f"{self.splits[place][0]}: row {row + 1}, column '{self.column}'"
+        index, row = self._index(number)
+        return f"{self.splits[index][0]}: row {row + 1}, column '{self.column}'"
 
     def key(self, number: int) -> str:
         """Tell an image by its content."""
@@ -49,8 +49,8 @@ class ImageRows:
 
     def open(self, number: int) -> BinaryIO:
         """Open an image."""
-        place, row = self._place(number)
-        held = self.splits[place][1][row][self.column]
+        index, row = self._index(number)
+        held = self.splits[index][1][row][self.column]
         if held is None:
             raise ExampleError(f"{self.name(number)}: has no image")
         if held["bytes"] is not None:
@@ -68,6 +68,6 @@ class ImageRows:
         except (OSError, TypeError, ValueError, DataError) as error:
             raise ExampleError(f"{self.name(number)}: the image {held['path']} cannot be opened: {error}") from None
 
-    def _place(self, number: int) -> tuple[int, int]:
-        place = bisect_right(self._ends, number)
-        return place, number - (self._ends[place - 1] if place else 0)
+    def _index(self, number: int) -> tuple[int, int]:
+        index = bisect_right(self._ends, number)
+        return index, number - (self._ends[index - 1] if index else 0)

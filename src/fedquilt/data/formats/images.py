@@ -129,8 +129,8 @@ class Images:
         """Make some images ready for a model: (N, channels, height, width)."""
         height, width, channels = self.shape
         raw = np.empty((len(rows), channels, height, width), dtype=np.uint8)
-        for place, number in enumerate(rows.tolist()):
-            raw[place] = self.cut(number, None if drawn is None else drawn[place]).transpose(2, 0, 1)
+        for index, number in enumerate(rows.tolist()):
+            raw[index] = self.cut(number, None if drawn is None else drawn[index]).transpose(2, 0, 1)
         mean, std = (torch.tensor(values[:channels]).view(-1, 1, 1) for values in _SCALES[self.scale])
         return standardise(torch.from_numpy(raw), mean, std)
 

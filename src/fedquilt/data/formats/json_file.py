@@ -34,7 +34,7 @@ def read_json(path: Path) -> Any:
     return parse_json(str(path), content)
 
 
-def parse_json(place: str, content: bytes) -> Any:
+def parse_json(where: str, content: bytes) -> Any:
     """Return what JSON text holds; a DataError names the place if that is none, or takes too much memory.
 
     >>> parse_json("a.json", b"[1, 2")
@@ -43,8 +43,8 @@ def parse_json(place: str, content: bytes) -> Any:
     """
     if len(content) > _SMALL:
         held = sum(content.count(sign) * size for sign, size in _BYTES.items())
-        require_memory(f"{place}: its content", 3 * len(content) + held)
+        require_memory(f"{where}: its content", 3 * len(content) + held)
     try:
         return json.loads(content.decode())
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{place}: is not JSON: {error}") from None
+        raise DataError(f"{where}: is not JSON: {error}") from None

@@ -39,7 +39,7 @@ def letters(source: str, texts: list[str], length: int | None = None) -> Numbers
         )
     together = "".join(texts)
     numbers = _TABLE[np.frombuffer(together.encode("latin-1", errors="replace"), dtype=np.uint8)]
-    strange = [together[place] for place in np.flatnonzero(numbers == _UNKNOWN)]
+    strange = [together[index] for index in np.flatnonzero(numbers == _UNKNOWN)]
     strange += [letter for letter in set(together) if letter > "\xff"]  # encoded as question marks
     if strange:
         raise DataError(f"{source}: {strange[0]!r} is not one of the {len(LETTERS)} characters of LEAF's alphabet")

@@ -27,7 +27,7 @@ def parquet_file(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
     try:
         require_regular(path)
         about = pyarrow.parquet.read_metadata(path)
-        known = {about.schema.column(place).path for place in range(about.num_columns)}
+        known = {about.schema.column(index).path for index in range(about.num_columns)}
         for number in range(about.num_row_groups):
             require_memory(f"{path}: part {number + 1}", about.row_group(number).total_byte_size)
         shared = [name for name in texts if name in known]
@@ -40,5 +40,5 @@ def parquet_file(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
 def text_size(file: Any, columns: Sequence[str]) -> int:
     """Return how many bytes some columns have, unpacked, as the file says."""
     groups = (file.metadata.row_group(number) for number in range(file.metadata.num_row_groups))
-    chunks = (group.column(place) for group in groups for place in range(group.num_columns))
+    chunks = (group.column(index) for group in groups for index in range(group.num_columns))
     return sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedquilt.base.errors import DataError, listed
 from fedquilt.base.memory import allowed
-from fedquilt.data.fetch.folders import own
+from fedquilt.data.fetch.folders import own_file
 from fedquilt.data.formats.json_file import parse_json
 from fedquilt.data.formats.packed import LINE_SHARE, lines
 from fedquilt.data.formats.parquet_file import parquet_file, text_size
@@ -24,7 +24,7 @@ BATCH = 2**13
 
 def files(path: Path) -> list[Path]:
     """Return the file, or those of a folder in the order of their names."""
-    there = own(path)
+    there = own_file(path)
     if not there.is_dir():
         return [there]
     found = sorted(file for file in there.iterdir() if file.name.endswith(ENDINGS))
@@ -53,13 +53,13 @@ def rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
             yield _of_line(f"{path}, line {number}", line, columns)
 
 
-def _of_line(place: str, line: bytes, columns: Sequence[str]) -> tuple[Any, ...]:
-    row = parse_json(place, line)
+def _of_line(where: str, line: bytes, columns: Sequence[str]) -> tuple[Any, ...]:
+    row = parse_json(where, line)
     if not isinstance(row, dict):
-        raise DataError(f"{place}: must be a JSON object with the keys {', '.join(columns)}")
+        raise DataError(f"{where}: must be a JSON object with the keys {', '.join(columns)}")
     for column in columns:
         if column not in row:
-            raise DataError(f"{place}: {_missing(column, row)}")
+            raise DataError(f"{where}: {_missing(column, row)}")
     return tuple(row[column] for column in columns)
 
 
@@ -79,7 +79,7 @@ def _values(column: Any) -> list[Any]:
     if not hasattr(column, "dictionary"):
         return list(column.to_pylist())
     known = column.dictionary.to_pylist()
-    return [None if place is None else known[place] for place in column.indices.to_pylist()]
+    return [None if index is None else known[index] for index in column.indices.to_pylist()]
 
 
 def _missing(column: str, there: Any) -> str:

@@ -46,12 +46,12 @@ def read_svmlight(path: Path, rows: int, columns: int, limit: int = 2**26) -> tu
             start = line[:40].decode(errors="replace").rstrip("\n")
             raise DataError(f"{path}: line {number}: expected `label index:value …`, got {start!r}")
         pairs = parts[2].replace(b":", b" ").split()
-        places = np.array(pairs[::2], dtype=np.int64)
-        if len(places) and not (places.min() >= 1 and places.max() <= columns):
-            wrong = next(int(place) for place in places if not 1 <= place <= columns)
+        indices = np.array(pairs[::2], dtype=np.int64)
+        if len(indices) and not (indices.min() >= 1 and indices.max() <= columns):
+            wrong = next(int(index) for index in indices if not 1 <= index <= columns)
             raise DataError(f"{path}: line {number}: feature {wrong}, expected 1 to {columns}")
         y[row] = float(parts[1])
-        x[row, places - 1] = np.array(pairs[1::2], dtype=np.float64)
+        x[row, indices - 1] = np.array(pairs[1::2], dtype=np.float64)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise DataError(f"{path}: a number is too large")
     return x, y

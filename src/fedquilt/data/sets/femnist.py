@@ -50,28 +50,28 @@ def femnist(only_digits: bool = False) -> Data:
     """
     stem, classes = (DIGITS_STEM, 10) if only_digits else (STEM, 62)
     with opened(_find(stem, "train")) as train, opened(_find(stem, "test")) as test:
-        own, own_tested = number_clients(train.names, test.names)
+        ids, test_ids = number_clients(train.names, test.names)
         return Data(
             "femnist",
-            _read(train, own, classes),
-            _read(test, own_tested, classes),
+            _read(train, ids, classes),
+            _read(test, test_ids, classes),
             classes=classes,
             prepare=to_unit,
         )
 
 
-def _places(stem: str, part: str) -> tuple[str, ...]:
+def _paths(stem: str, part: str) -> tuple[str, ...]:
     return tuple(f"{folder}{stem}_{part}.h5" for folder in FOLDERS)
 
 
 def _find(stem: str, part: str) -> Path:
-    return find(*_places(stem, part), source=SOURCE)
+    return find(*_paths(stem, part), source=SOURCE)
 
 
 by_hand(
     "femnist",
-    *(Wanted(_places(STEM, part), SOURCE) for part in ("train", "test")),
-    *(Wanted(_places(DIGITS_STEM, part), SOURCE, "only_digits = true") for part in ("train", "test")),
+    *(Wanted(_paths(STEM, part), SOURCE) for part in ("train", "test")),
+    *(Wanted(_paths(DIGITS_STEM, part), SOURCE, "only_digits = true") for part in ("train", "test")),
 )
 
 
@@ -86,13 +86,13 @@ def _read(clients: Clients, numbers: Indices, classes: int) -> Split:
     for name, size in zip(clients.names, sizes, strict=True):
         labels = clients.read(name, "label", WHOLE)
         pixels = clients.read(name, "pixels", WHOLE, (SIDE, SIDE))
-        place = f"{clients.path}: examples/{name}"
+        where = f"{clients.path}: examples/{name}"
         if len(pixels) != size:
-            raise DataError(f"{place} has {len(pixels)} images and {size} labels")
+            raise DataError(f"{where} has {len(pixels)} images and {size} labels")
         if not np.issubdtype(labels.dtype, np.integer) or (size and not 0 <= labels.min() <= labels.max() < classes):
-            raise DataError(f"{place}/label must be integers from 0 to {classes - 1}")
+            raise DataError(f"{where}/label must be integers from 0 to {classes - 1}")
         if not np.issubdtype(pixels.dtype, np.floating) or (size and not (pixels.min() >= 0 and pixels.max() <= 1)):
-            raise DataError(f"{place}/pixels must be numbers from 0 to 1")
+            raise DataError(f"{where}/pixels must be numbers from 0 to 1")
         np.multiply(pixels, 255, out=pixels)
         x[first : first + size, 0] = np.rint(pixels, out=pixels)
         y[first : first + size] = labels

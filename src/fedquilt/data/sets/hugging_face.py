@@ -17,7 +17,7 @@ from fedquilt.base.memory import require_memory
 from fedquilt.base.registry import datasets
 from fedquilt.data.columns import Classes, Columns, Roles, Values, complete, data_of_columns
 from fedquilt.data.data import Data
-from fedquilt.data.fetch.folders import own_places
+from fedquilt.data.fetch.folders import own_candidates
 from fedquilt.data.formats.files import require_regular
 from fedquilt.data.formats.image_rows import ImageRows
 from fedquilt.data.formats.images import Ahead, Images, Scale, image_data
@@ -96,8 +96,8 @@ def _load(path: str, config: str | None) -> tuple[dict[str, Any], Path | None]:
     """Return the splits by name, and the folder they were saved in, if they were."""
     import datasets as library
 
-    places = own_places(Path(path))
-    saved = [place for place in places if _is_saved(place)]
+    candidates = own_candidates(Path(path))
+    saved = [path for path in candidates if _is_saved(path)]
     try:
         if saved:
             for file in saved[0].rglob("*"):
@@ -107,7 +107,7 @@ def _load(path: str, config: str | None) -> tuple[dict[str, Any], Path | None]:
         else:
             loaded = library.load_dataset(path, config)
     except Exception as error:  # what goes wrong there comes in many kinds: of the network, the hub, the files
-        looked = "" if saved else f"; looked for a saved one at: {', '.join(str(place) for place in places)}"
+        looked = "" if saved else f"; looked for a saved one at: {', '.join(map(str, candidates))}"
         raise DataError(f"hugging_face: {path}: cannot be loaded: {error}{looked}") from None
     return dict(loaded) if isinstance(loaded, dict) else {"train": loaded}, saved[0] if saved else None
 

@@ -13,7 +13,7 @@ from fedquilt.base.arguments import Seed, Size
 from fedquilt.base.errors import DataError
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data, Split
-from fedquilt.data.fetch.folders import own
+from fedquilt.data.fetch.folders import own_file
 from fedquilt.data.formats.class_folders import class_folders
 from fedquilt.data.formats.csv_columns import Columns, read_columns
 from fedquilt.data.formats.image_files import ImageFiles
@@ -75,8 +75,8 @@ def image_folder(
         read = [dict(zip((path, label), class_folders(each), strict=True)) for each in homes]
     else:
         names = [path, label, client, latitude, longitude]
-        read = [read_columns(own(table), names, optional=(CLIENT, LATITUDE, LONGITUDE))]
-        read += [read_columns(own(file), list(read[0])) for file in tables[1:]]
+        read = [read_columns(own_file(table), names, optional=(CLIENT, LATITUDE, LONGITUDE))]
+        read += [read_columns(own_file(file), list(read[0])) for file in tables[1:]]
     table = folder if table is None else table
     known = numbered(read[0][label])[1]
     if test is None:
@@ -94,13 +94,13 @@ def image_folder(
         _require_inside(table, home, columns[path])
     labels = numbered(columns[label], known)[0]
     ids = _owners(columns[client], train) if client in columns else None
-    places = _places(table, columns, latitude, longitude)
+    coordinates = _coordinates(table, columns, latitude, longitude)
     to_train, to_test = (
         Split(
             torch.from_numpy(rows),
             torch.from_numpy(labels[rows]),
             None if ids is None else ids[rows],
-            None if places is None else places[rows],
+            None if coordinates is None else coordinates[rows],
         )
         for rows in (train, tested)
     )
@@ -112,7 +112,7 @@ def image_folder(
 
 def _folder(path: Path) -> Path:
     """Return where a folder of the user's is."""
-    found = own(path)
+    found = own_file(path)
     if not found.is_dir():
         raise DataError(f"{path}: is not a folder; without a `table`, it must be a folder with one subfolder per class")
     return found
@@ -146,7 +146,7 @@ def _owners(clients: list[str], train: npt.NDArray[np.int64]) -> npt.NDArray[np.
     return numbered(clients, first=numbered([clients[row] for row in train])[1])[0]
 
 
-def _places(table: Path, columns: Columns, latitude: str, longitude: str) -> npt.NDArray[np.float64] | None:
+def _coordinates(table: Path, columns: Columns, latitude: str, longitude: str) -> npt.NDArray[np.float64] | None:
     given = [name for name in (latitude, longitude) if name in columns]
     if not given:
         return None

@@ -85,7 +85,7 @@ def inaturalist(
 
 def _published(split: str, check: bool) -> PublishedSplits:
     """Read the authors' files or, where they are missing, TensorFlow Federated's."""
-    train = find(*_places(split, _train_name(split), VARIANT_TRAIN), source=SOURCE)
+    train = find(*_paths(split, _train_name(split), VARIANT_TRAIN), source=SOURCE)
     column = split if train.name == VARIANT_TRAIN else "user_id"
     test = train.parent / (VARIANT_TEST if train.name == VARIANT_TRAIN else TEST_NAME)
     if not test.is_file():
@@ -97,17 +97,17 @@ def _train_name(split: str) -> str:
     return f"federated_train_{split}.csv"
 
 
-def _places(split: str, name: str, variant: str) -> tuple[str, ...]:
+def _paths(split: str, name: str, variant: str) -> tuple[str, ...]:
     """List where a file of the authors may lie, then that of TensorFlow Federated which does as well."""
-    own = "inaturalist-user-120k" if split == "user_120k" else "inaturalist-geo"
-    return f"{own}/{name}", f"inaturalist/{own}/{name}", f"inaturalist/{variant}", variant
+    folder = "inaturalist-user-120k" if split == "user_120k" else "inaturalist-geo"
+    return f"{folder}/{name}", f"inaturalist/{folder}/{name}", f"inaturalist/{variant}", variant
 
 
 def _wanted(split: str) -> tuple[Wanted, Wanted]:
     when = "" if split == "user_120k" else f'split = "{split}"'
     return (
-        Wanted(_places(split, _train_name(split), VARIANT_TRAIN), SOURCE, when, DIGESTS),
-        Wanted(_places(split, TEST_NAME, VARIANT_TEST), SOURCE, when, DIGESTS),
+        Wanted(_paths(split, _train_name(split), VARIANT_TRAIN), SOURCE, when, DIGESTS),
+        Wanted(_paths(split, TEST_NAME, VARIANT_TEST), SOURCE, when, DIGESTS),
     )
 
 

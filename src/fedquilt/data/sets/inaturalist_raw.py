@@ -46,7 +46,7 @@ SOURCE = (
 def read_raw(split: str, examples: int, seed: int) -> tuple[list[str], Split, Split, int]:
     """Return the names of all files, the splits whose examples are their numbers, and the number of classes."""
     taken = _annotated(TRAIN)
-    users, places = _users_and_places(taken.images)
+    users, coordinates = _users_and_coordinates(taken.images)
     owned = np.flatnonzero(users >= 0)
     rows = owned[balanced(taken.labels[owned], examples, seed)]
     if not len(rows):
@@ -56,7 +56,7 @@ def read_raw(split: str, examples: int, seed: int) -> tuple[list[str], Split, Sp
     kinds = np.unique(taken.labels[rows])
     owner = np.unique(users[rows], return_inverse=True)[1]
     if split in MOST:
-        owner = numbered_cells(adaptive_cells(places[rows], MOST[split]), LEAST_SHARE * MOST[split])
+        owner = numbered_cells(adaptive_cells(coordinates[rows], MOST[split]), LEAST_SHARE * MOST[split])
         rows, owner = rows[owner >= 0], owner[owner >= 0]
         if not len(rows):
             raise DataError(f"split: no cell has {LEAST_SHARE * MOST[split]:g} images or more")
@@ -67,7 +67,7 @@ def read_raw(split: str, examples: int, seed: int) -> tuple[list[str], Split, Sp
     labels, test_labels = (
         torch.from_numpy(np.searchsorted(kinds, of)) for of in (taken.labels[rows], tested.labels[test_rows])
     )
-    train = Split(torch.arange(len(rows)), labels, owner, places[rows])
+    train = Split(torch.arange(len(rows)), labels, owner, coordinates[rows])
     test = Split(torch.arange(len(rows), len(rows) + len(test_rows)), test_labels)
     files = [taken.files[row] for row in rows] + [tested.files[row] for row in test_rows]
     return files, train, test, len(kinds)
@@ -98,15 +98,15 @@ class _Annotated:
     labels: npt.NDArray[np.int64]
 
 
-def _places(name: str) -> tuple[str, ...]:
+def _paths(name: str) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}" for folder in FOLDERS)
 
 
 def _file(name: str) -> Path:
-    return find(*_places(name), source=SOURCE)
+    return find(*_paths(name), source=SOURCE)
 
 
-WANTED = tuple(Wanted(_places(name), SOURCE, 'source = "raw"') for name in (TRAIN, VALIDATION, LOCATIONS))
+WANTED = tuple(Wanted(_paths(name), SOURCE, 'source = "raw"') for name in (TRAIN, VALIDATION, LOCATIONS))
 
 
 def _annotated(name: str) -> _Annotated:
@@ -119,20 +119,20 @@ def _annotated(name: str) -> _Annotated:
         return _Annotated(images, [files[image] for image in images], labels)
 
 
-def _users_and_places(images: Sequence[int]) -> tuple[Indices, npt.NDArray[np.float64]]:
+def _users_and_coordinates(images: Sequence[int]) -> tuple[Indices, npt.NDArray[np.float64]]:
     """Read the user and the place of images; −1 and NaN where they are not known."""
     path = _file(LOCATIONS)
     with _as_expected(path):
         about = {int(entry["id"]): entry for entry in read_json(path)}
         found = [about.get(image, _UNKNOWN) for image in images]
         users = [-1 if entry["user_id"] is None else int(entry["user_id"]) for entry in found]
-        places = np.array([[entry["lat"], entry["lon"]] for entry in found], dtype=np.float64)
-    places[np.isnan(places).any(axis=1)] = np.nan
-    if (np.abs(places) > [90, 180]).any():
+        coordinates = np.array([[entry["lat"], entry["lon"]] for entry in found], dtype=np.float64)
+    coordinates[np.isnan(coordinates).any(axis=1)] = np.nan
+    if (np.abs(coordinates) > [90, 180]).any():
         raise DataError(
             f"{path}: a latitude is not between −90 and 90 degrees, or a longitude not between −180 and 180"
         )
-    return np.array(users, dtype=np.int64), places
+    return np.array(users, dtype=np.int64), coordinates
 
 
 _UNKNOWN: dict[str, Any] = {"user_id": None, "lat": None, "lon": None}

@@ -69,7 +69,7 @@ def landmarks(
     if source == "raw":
         images, train, test, classes = read_raw(seed)
     else:
-        train_file, test_file = (find(*_places(split, part), source=SOURCES[split]) for part in FILES[split])
+        train_file, test_file = (find(*_paths(split, part), source=SOURCES[split]) for part in FILES[split])
         found = PublishedSplits.read(train_file, test_file, CLASSES[split], "user_id", check)
         found.warn_if_different(name, COUNTS["landmarks"][split])
         images, train, test, classes = found.images, found.train, found.test, found.classes
@@ -83,14 +83,14 @@ def landmarks(
     return image_data(Data(name, train, test, classes), Images(files, size, scale, cache), augment, ahead)
 
 
-def _places(split: str, name: str) -> tuple[str, ...]:
+def _paths(split: str, name: str) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}".removeprefix("./") for folder in FOLDERS[split])
 
 
 by_hand(
     "landmarks",
-    *(Wanted(_places("160k", name), SOURCES["160k"]) for name in FILES["160k"]),
-    *(Wanted(_places("23k", name), SOURCES["23k"], 'split = "23k"', DIGESTS) for name in FILES["23k"]),
+    *(Wanted(_paths("160k", name), SOURCES["160k"]) for name in FILES["160k"]),
+    *(Wanted(_paths("23k", name), SOURCES["23k"], 'split = "23k"', DIGESTS) for name in FILES["23k"]),
     *WANTED,
     Wanted((f"landmarks/{TOGETHER}", f"landmarks/{APART}"), IMAGE_SOURCE),
 )

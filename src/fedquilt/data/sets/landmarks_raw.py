@@ -103,15 +103,15 @@ def rows_to_test(landmarks: Indices, authors: Indices, kept: npt.NDArray[np.bool
     return np.sort(np.concatenate(parts))
 
 
-def _places(name: str) -> tuple[str, ...]:
+def _paths(name: str) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}" for folder in FOLDERS)
 
 
 def _find(name: str) -> Path:
-    return find(*_places(name), source=SOURCE)
+    return find(*_paths(name), source=SOURCE)
 
 
-WANTED = tuple(Wanted(_places(name), SOURCE, 'source = "raw"') for name in (CLEAN, ATTRIBUTION))
+WANTED = tuple(Wanted(_paths(name), SOURCE, 'source = "raw"') for name in (CLEAN, ATTRIBUTION))
 
 
 def _clean() -> tuple[list[str], Indices]:

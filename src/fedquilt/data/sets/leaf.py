@@ -18,7 +18,7 @@ from fedquilt.base.errors import DataError
 from fedquilt.base.registry import datasets
 from fedquilt.data.columns import Columns, Roles, Values, data_of_columns
 from fedquilt.data.data import Data
-from fedquilt.data.fetch.folders import own
+from fedquilt.data.fetch.folders import own_file
 from fedquilt.data.formats.json_file import read_json
 from fedquilt.data.formats.leaf_letters import LETTERS, letters, next_letter
 from fedquilt.data.stratified import TestFraction
@@ -51,7 +51,7 @@ def leaf(
     tensor([[1., 2.],
             [3., 4.]])
     """
-    home = own(folder)
+    home = own_file(folder)
     parts = ("train", "test") if (home / "train").is_dir() and (home / "test").is_dir() else ("all_data",)
     if not (home / parts[0]).is_dir():
         raise DataError(

@@ -146,7 +146,7 @@ def roles(text: str) -> list[Role]:
 
 def _plays(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Cut the text into works; those without a list of persons, which are poems, are left out."""
-    starts = [place for place, line in enumerate(lines) if AUTHOR in line]
+    starts = [index for index, line in enumerate(lines) if AUTHOR in line]
     for start, end in pairwise([*starts, len(lines)]):
         body = lines[start + 1 : end]
         if any(PERSONS in line.lower() for line in body):
@@ -154,9 +154,9 @@ def _plays(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _split(lines: list[list[str]], unroll: int) -> Split:
-    flat = [line for own in lines for line in own]
+    flat = [line for spoken in lines for line in spoken]
     symbols = np.frombuffer("".join(flat).encode("latin-1"), dtype=np.uint8)
     sizes = np.array([len(line) for line in flat], dtype=np.int64)
     x, y, of = unrolled(symbols, sizes, unroll, SYMBOLS, BEGIN, END)
-    owner = np.repeat(np.arange(len(lines)), [len(own) for own in lines])
+    owner = np.repeat(np.arange(len(lines)), [len(spoken) for spoken in lines])
     return Split(x, y, ids=owner[of])

@@ -68,27 +68,27 @@ def stack_overflow(
     with opened(_find(TRAIN)) as train, opened(_find(TEST)) as test:
         chosen = _drawn(train, "clients", seed)[:clients]
         tested = _enough(test, _drawn(test, "test sentences", seed), sentences, test_sentences)
-        own, own_tested = number_clients(chosen, list(tested))
+        ids, test_ids = number_clients(chosen, list(tested))
         trained = dict.fromkeys(chosen, sentences)
         return Data(
             "stack_overflow",
-            _read(train, trained, own, known, unroll),
-            _read(test, tested, own_tested, known, unroll),
+            _read(train, trained, ids, known, unroll),
+            _read(test, tested, test_ids, known, unroll),
             classes=vocabulary + 4,
             prepare=to_indices,
             at_once=AT_ONCE,
         )
 
 
-def _places(name: str) -> tuple[str, ...]:
+def _paths(name: str) -> tuple[str, ...]:
     return tuple(f"{folder}{name}" for folder in FOLDERS)
 
 
 def _find(name: str) -> Path:
-    return find(*_places(name), source=SOURCE)
+    return find(*_paths(name), source=SOURCE)
 
 
-by_hand("stack_overflow", *(Wanted(_places(name), SOURCE) for name in (COUNTS, TRAIN, TEST)))
+by_hand("stack_overflow", *(Wanted(_paths(name), SOURCE) for name in (COUNTS, TRAIN, TEST)))
 
 
 def read_vocabulary(path: Path, count: int) -> dict[str, int]:
@@ -112,7 +112,7 @@ def read_vocabulary(path: Path, count: int) -> dict[str, int]:
 
 def _drawn(clients: Clients, purpose: str, seed: int) -> list[str]:
     order = generator(seed, f"stack overflow {purpose}").permutation(len(clients.names))
-    return [clients.names[place] for place in order.tolist()]
+    return [clients.names[index] for index in order.tolist()]
 
 
 def _enough(clients: Clients, names: Sequence[str], each: int, total: int) -> dict[str, int]:
@@ -132,7 +132,7 @@ def _read(clients: Clients, taken: dict[str, int], numbers: Indices, known: dict
     sizes: list[int] = []
     counts: list[int] = []
     for name, most in taken.items():
-        own: list[int] = []
+        of_client: list[int] = []
         sentences = clients.read(name, "tokens", most)
         total = len(sizes) + len(sentences)
         require_memory(f"{clients.path}: {total:,} sentences", total * unroll * 4)
@@ -140,9 +140,9 @@ def _read(clients: Clients, taken: dict[str, int], numbers: Indices, known: dict
             words = _text(clients, name, sentence).split()
             coded = [known.get(word, other) for word in words[:unroll]]
             coded += [end] if len(words) < unroll else []
-            own += coded
+            of_client += coded
             sizes.append(len(coded))
-        symbols.append(np.array(own, dtype=np.int32))
+        symbols.append(np.array(of_client, dtype=np.int32))
         counts.append(len(sentences))
     if not sizes:
         raise DataError(f"{clients.path}: has no sentences")

@@ -15,7 +15,7 @@ from fedquilt.base.memory import require_memory
 from fedquilt.base.registry import datasets
 from fedquilt.data.columns import Classes, Columns, Roles, Values, data_of_columns
 from fedquilt.data.data import Data
-from fedquilt.data.fetch.folders import own
+from fedquilt.data.fetch.folders import own_file
 from fedquilt.data.formats.csv_file import Lines, csv_file
 from fedquilt.data.formats.parquet_file import parquet_file, text_size
 from fedquilt.data.stratified import TestFraction
@@ -59,8 +59,8 @@ def table(
     (Data(pets: 2 to train, 2 to test, 2 classes), [...])
     """
     roles = Roles(label, features, client, latitude, longitude)
-    train = read_table_file(own(path), roles)
-    tested = None if test is None else read_table_file(own(test), roles)
+    train = read_table_file(own_file(path), roles)
+    tested = None if test is None else read_table_file(own_file(test), roles)
     return data_of_columns(path.stem, train, tested, roles, classes, test_fraction, seed, scale)
 
 
@@ -75,12 +75,12 @@ def read_table_file(path: Path, roles: Roles) -> Columns:
 
 def _read_csv(path: Path, roles: Roles, delimiter: str) -> Columns:
     with csv_file(path, delimiter, strict=True) as (header, lines):
-        place_of = {name: place for place, name in enumerate(header)}
-        if len(place_of) < len(header):
+        index_of = {name: index for index, name in enumerate(header)}
+        if len(index_of) < len(header):
             raise DataError(f"{path}: two columns have the same name")
         inputs = roles.inputs(str(path), header)
-        numbers = [place_of[name] for name in (*inputs, *roles.places)]
-        texts = [place_of[name] for name in roles.names]
+        numbers = [index_of[name] for name in (*inputs, *roles.coordinates)]
+        texts = [index_of[name] for name in roles.names]
         blocks: list[npt.NDArray[np.float64]] = []
         names: list[list[npt.NDArray[np.str_]]] = [[] for _ in texts]
         ends: list[npt.NDArray[np.int64]] = []
@@ -90,14 +90,14 @@ def _read_csv(path: Path, roles: Roles, delimiter: str) -> Columns:
             require_memory(f"{path}: {rows:,} rows of {len(header):,} columns", rows * _row_size(len(inputs), roles))
             ends.append(np.array([line for line, _ in block], dtype=np.int64))
             blocks.append(_numbers(path, block, numbers, header))
-            for held, place in zip(names, texts, strict=True):
-                held.append(_texts(path, block, place, header[place]))
+            for held, index in zip(names, texts, strict=True):
+                held.append(_texts(path, block, index, header[index]))
     width = sum(max(block.itemsize for block in held) for held in names)
     require_memory(f"{path}: {rows:,} rows, with the longest of their names in each", 2 * rows * width)
     values = np.concatenate(blocks)
-    places = values[:, len(inputs) :] if roles.places else None
+    coordinates = values[:, len(inputs) :] if roles.coordinates else None
     columns = {name: np.concatenate(held) for name, held in zip(roles.names, names, strict=True)}
-    return _checked(Columns(str(path), values[:, : len(inputs)], columns, places, np.concatenate(ends)), roles)
+    return _checked(Columns(str(path), values[:, : len(inputs)], columns, coordinates, np.concatenate(ends)), roles)
 
 
 def _blocks(path: Path, lines: Lines, columns: int) -> Iterator[list[tuple[int, list[str]]]]:
@@ -114,11 +114,11 @@ def _blocks(path: Path, lines: Lines, columns: int) -> Iterator[list[tuple[int, 
         yield block
 
 
-def _texts(path: Path, block: list[tuple[int, list[str]]], place: int, name: str) -> npt.NDArray[np.str_]:
+def _texts(path: Path, block: list[tuple[int, list[str]]], index: int, name: str) -> npt.NDArray[np.str_]:
     for line, row in block:
-        if len(row[place]) > _LONGEST:
-            raise DataError(f"{path}: line {line}, column '{name}': {_too_long(row[place])}")
-    return np.array([row[place] for _, row in block], dtype=np.str_)
+        if len(row[index]) > _LONGEST:
+            raise DataError(f"{path}: line {line}, column '{name}': {_too_long(row[index])}")
+    return np.array([row[index] for _, row in block], dtype=np.str_)
 
 
 def _too_long(text: str | bytes) -> str:
@@ -126,14 +126,14 @@ def _too_long(text: str | bytes) -> str:
 
 
 def _numbers(
-    path: Path, block: list[tuple[int, list[str]]], places: list[int], header: list[str]
+    path: Path, block: list[tuple[int, list[str]]], coordinates: list[int], header: list[str]
 ) -> npt.NDArray[np.float64]:
     try:
-        return np.array([[row[place] for place in places] for _, row in block], dtype=np.float64)
+        return np.array([[row[index] for index in coordinates] for _, row in block], dtype=np.float64)
     except ValueError:
         for line, row in block:
-            for place in places:
-                _number(path, line, header[place], row[place])
+            for index in coordinates:
+                _number(path, line, header[index], row[index])
         raise
 
 
@@ -148,16 +148,16 @@ def _number(path: Path, line: int, name: str, text: str) -> None:
 def _read_parquet(path: Path, roles: Roles) -> Columns:
     with parquet_file(path, roles.names) as file:
         inputs = roles.inputs(str(path), file.schema_arrow.names)
-        wanted = [*inputs, *roles.places, *roles.names]
+        wanted = [*inputs, *roles.coordinates, *roles.names]
         rows = file.metadata.num_rows
         size = rows * _row_size(len(inputs), roles)
         require_memory(f"{path}: {rows:,} rows of {len(wanted)} columns", size + text_size(file, wanted))
         read = file.read(columns=wanted)
-        numbers = {name: _column(path, read, name, numeric=True) for name in (*inputs, *roles.places)}
+        numbers = {name: _column(path, read, name, numeric=True) for name in (*inputs, *roles.coordinates)}
         columns = {name: _column(path, read, name, numeric=False) for name in roles.names}
     x = np.column_stack([numbers[name] for name in inputs])
-    places = np.column_stack([numbers[name] for name in roles.places]) if roles.places else None
-    return _checked(Columns(str(path), x, columns, places), roles)
+    coordinates = np.column_stack([numbers[name] for name in roles.coordinates]) if roles.coordinates else None
+    return _checked(Columns(str(path), x, columns, coordinates), roles)
 
 
 def _column(path: Path, read: Any, name: str, numeric: bool) -> Values:
@@ -187,18 +187,18 @@ def _values(column: Any) -> Values:
 
 def _row_size(inputs: int, roles: Roles) -> int:
     """Return how many bytes of memory a row takes while a table is read."""
-    return 36 * (inputs + len(roles.places)) + 130 * len(roles.names)
+    return 36 * (inputs + len(roles.coordinates)) + 130 * len(roles.names)
 
 
 def _checked(columns: Columns, roles: Roles) -> Columns:
     """Refuse places that are none on Earth."""
-    for place, most in enumerate((90, 180) if columns.places is not None else ()):
-        assert columns.places is not None
-        wrong = np.flatnonzero(~(np.abs(columns.places[:, place]) <= most))
+    for index, most in enumerate((90, 180) if columns.coordinates is not None else ()):
+        assert columns.coordinates is not None
+        wrong = np.flatnonzero(~(np.abs(columns.coordinates[:, index]) <= most))
         if len(wrong):
-            found = columns.places[wrong[0], place]
+            found = columns.coordinates[wrong[0], index]
             raise DataError(
-                f"{columns.at(wrong[0])}, column '{roles.places[place]}': "
+                f"{columns.at(wrong[0])}, column '{roles.coordinates[index]}': "
                 f"{found} is not between −{most} and {most} degrees"
             )
     return columns

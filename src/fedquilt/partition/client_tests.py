@@ -1,4 +1,4 @@
-"""Test examples of the clients' own, out of the test set.
+"""Per-client tests: test examples for every client, out of the test set.
 
 McMahan et al. 2017, section 3: CIFAR's "50,000 training examples and 10,000 testing examples, which we partitioned into
 100 clients each containing 500 training and 100 testing examples".
@@ -26,7 +26,9 @@ from fedquilt.partition.partition import Partition
 Labels = npt.NDArray[np.integer[Any]]
 
 
-def with_own_tests(held: Partition, labels: Labels, data: Data | None, seed: int, by_class: bool = True) -> Partition:
+def with_client_tests(
+    held: Partition, labels: Labels, data: Data | None, seed: int, by_class: bool = True
+) -> Partition:
     """Return the partition with the test set of `data` dealt out too; without `by_class`, by the clients' sizes alone."""
     if data is None:
         raise SpecError("own_test: divides the test set, so pass the data set too, as in iid(…, data=data)")
@@ -49,12 +51,15 @@ def deal_tests(held: Partition, labels: Labels, test_labels: Labels, seed: int) 
     kinds, starts = np.unique(cells.label[by_label], return_index=True)
     due = np.zeros(len(held))
     owners, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for kind, places in zip(kinds, np.split(by_label, starts[1:]), strict=True):
-        there = rng.permutation(np.flatnonzero(test_labels == kind))
-        clients, quota = cells.client[places], cells.examples[places] * len(there) / np.count_nonzero(labels == kind)
+    for kind, indices in zip(kinds, np.split(by_label, starts[1:]), strict=True):
+        rows_of_kind = rng.permutation(np.flatnonzero(test_labels == kind))
+        clients, quota = (
+            cells.client[indices],
+            cells.examples[indices] * len(rows_of_kind) / np.count_nonzero(labels == kind),
+        )
         counts = _rounded(quota, due, clients, rng)
         owners.append(np.repeat(clients, counts))
-        rows.append(there[: counts.sum()])
+        rows.append(rows_of_kind[: counts.sum()])
     owner = np.concatenate(owners)
     order = np.argsort(owner, kind="stable")
     return Partition.by_sizes(np.concatenate(rows)[order], np.bincount(owner, minlength=len(held)))
