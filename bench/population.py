@@ -4,7 +4,7 @@
     python bench/population.py --partition power_law
 
 Prints seconds and the memory that each part adds to what the data take, with workers, and fails where all of it takes more
-than 60 s or 1 GB. 5,000,000 examples of 16 bytes, 10 classes; 100 clients a round train a softmax regression.
+than 60 s or 1 GB. 5,000,000 examples of 16 bytes, 10 classes; 100 clients per round train a softmax regression.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the cost of a round grows with the population, the cohort and the number of rounds.
 
     python bench/scale.py population       # 1,000 to 1,000,000 clients, the same cohort
-    python bench/scale.py cohort           # 10 to 10,000 clients a round
+    python bench/scale.py cohort           # 10 to 10,000 clients per round
     python bench/scale.py rounds           # memory over 5,000 rounds of W3
 
 Each prints its figures and saves a plot in `runs/bench/`. Softmax regression on 100 features; clients of 20 examples (one
@@ -97,7 +97,8 @@ def cohorts(count: int) -> None:
             before = server_peak()
             next(running[cohort])
             print(
-                f"{cohort:7,} clients a round: the server's peak grew by {server_peak() - before:5.1f} MiB", flush=True
+                f"{cohort:7,} clients per round: the server's peak grew by {server_peak() - before:5.1f} MiB",
+                flush=True,
             )
         for _ in range(count):
             for cohort, ours in running.items():
@@ -111,9 +112,9 @@ def cohorts(count: int) -> None:
     for cohort, spent in zip(sizes, seconds, strict=True):
         off = 100 * (spent / (once + each * cohort) - 1)
         print(
-            f"{cohort:7,} clients a round: {spent:8.4f} s, {1e6 * spent / cohort:7.1f} µs a client, {off:+5.1f}% off it"
+            f"{cohort:7,} clients per round: {spent:8.4f} s, {1e6 * spent / cohort:7.1f} µs a client, {off:+5.1f}% off it"
         )
-    draw("cohort", "clients a round", sizes, seconds, "seconds a round")
+    draw("cohort", "clients per round", sizes, seconds, "seconds per round")
 
 
 def line(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The chart of what was measured: seconds a round, one panel a workload."""
+"""The chart of what was measured: seconds per round, one panel a workload."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def draw(results: dict[str, Found], path: Path) -> None:
         panel.xaxis.set_minor_formatter("")
         panel.set_xlim(min(values) / 1.5, max(values) * 2)
         panel.set_title(f"{work.upper()}: {WORKLOADS[work].about}", fontsize=9, loc="right")
-        panel.set_xlabel("seconds a round (log scale; less is better)")
+        panel.set_xlabel("seconds per round (log scale; less is better)")
         panel.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(path, dpi=100)

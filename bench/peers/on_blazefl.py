@@ -1,4 +1,4 @@
-"""BlazeFL's federated averaging. Variant: its pool of threads, or of processes that share memory, one a core."""
+"""BlazeFL's federated averaging. Variant: its pool of threads, or of processes that share memory, one per core."""
 
 from __future__ import annotations
 

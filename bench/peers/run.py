@@ -277,7 +277,7 @@ def main() -> None:
     parser.add_argument(
         "--warm-up", type=int, help="rounds after the first that are not measured either; default 1, for large models 0"
     )
-    parser.add_argument("--longest", type=float, default=20.0, help="seconds a round beyond which a peer is skipped")
+    parser.add_argument("--longest", type=float, default=20.0, help="seconds per round beyond which a peer is skipped")
     parser.add_argument("--envs", type=Path, default=Path("~/.cache/fedquilt/peers").expanduser())
     parser.add_argument("--out", type=Path, help="folder of results/, results.png and README.md")
     arguments = parser.parse_args()

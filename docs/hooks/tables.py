@@ -1,4 +1,4 @@
-"""Marks the columns of tables that hold sentences, so that a narrow screen does not squeeze them to a word a line."""
+"""Marks the columns of tables that hold sentences, so that a narrow screen does not squeeze them to a word per line."""
 
 from __future__ import annotations
 

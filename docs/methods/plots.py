@@ -372,7 +372,7 @@ def run(tables: Tables) -> None:
 
 
 def curves(comparison: Comparison, label: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rounds (or the mean seconds until their end) and the measure in percent, one row a seed."""
+    """Return the rounds (or the mean seconds until their end) and the measure in percent, one row per seed."""
     places, values = [], []
     for seed in SEEDS:
         records = list(RunFolder(folder_of(comparison.spec(label, seed))).history())

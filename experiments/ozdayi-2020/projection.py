@@ -4,9 +4,9 @@ The paper prints an L2 ball of radius M = 3 around the origin, and a ResNet-20 w
 of about 9: projected to the origin's ball, the first step shrinks it to a third. Around the round's start, M = 3 bounds how
 far a client may go.
 
-Two clients hold half of the classes each, as in the paper's NIID(5), 200 examples a class instead of 5,000, batches of 50
-instead of 256 (as many steps a round as 1,000 examples a class would take), a rate of 0.1, weight decay of 0.0005. CIFAR-10
-is read from the folder that FEDQUILT_DATA names.
+Two clients hold half of the classes each, as in the paper's NIID(5), 200 examples per class instead of 5,000, batches of 50
+instead of 256 (as many steps per round as 1,000 examples per class would take), a rate of 0.1, weight decay of 0.0005.
+CIFAR-10 is read from the folder that FEDQUILT_DATA names.
 
     python experiments/ozdayi-2020/projection.py [rounds]
 """

@@ -202,7 +202,7 @@ def test_cross_entropy_on_numbers_is_refused(line: Data, held: Partition) -> Non
             "fed_ir weighs examples by their class: the targets of line are numbers",
         ),
         (fedquilt.fed_avg(), [fedquilt.corrupt(kind="label_flip")], "line has numbers as targets"),
-        (fedquilt.server_training(fedquilt.fed_avg()), [], "needs one label an example, a class"),
+        (fedquilt.server_training(fedquilt.fed_avg()), [], "needs data with one class per example"),
         (fedquilt.fed_avg(), [fedquilt.availability()], "needs one label per example, but these are numbers"),
     ],
 )

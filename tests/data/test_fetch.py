@@ -433,7 +433,7 @@ def test_list_and_info(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     for part in ("1 to train", "2 classes", "licence: none", "the npm package pair@1.0", f"{home}/other/pair"):
         assert part in out
     assert "missing: one.bin" in out
-    assert f"there: {home}/pair/two.bin" in out
+    assert f"found: {home}/pair/two.bin" in out
     assert data(monkeypatch, "info", "satimage") == 0
     assert 'name = "libsvm", set = "satimage"' in capsys.readouterr().out
     assert data(monkeypatch, "info", "digits") == 0
@@ -531,7 +531,7 @@ def test_files_put_in_place_by_hand(
     (home / "fed_emnist_train.h5").touch()
     assert data(monkeypatch, "get", "femnist") == 2
     err = capsys.readouterr().err
-    assert f"there: {home}/fed_emnist_train.h5" in err
+    assert f"found: {home}/fed_emnist_train.h5" in err
     assert "missing: femnist/fed_emnist_test.h5" in err
     (home / "fed_emnist_test.h5").touch()
     assert data(monkeypatch, "get", "femnist") == 0

@@ -33,7 +33,7 @@ class Loss:
     def __call__(
         self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        """Return the loss of a batch; `weights` has one weight an example, and `mask` is 0 for padding.
+        """Return the loss of a batch; `weights` has one weight per example, and `mask` is 0 for padding.
 
         Padding has the weight 0. So may have an example, which still is one of those that are counted.
 
@@ -57,7 +57,7 @@ class Loss:
 
 
 def _each_prediction(values: Tensor, losses: Tensor) -> Tensor:
-    """Repeat one value an example for each of its predictions."""
+    """Repeat one value per example for each of its predictions."""
     return values.reshape(-1, *[1] * (losses.dim() - 1)).expand_as(losses)
 
 

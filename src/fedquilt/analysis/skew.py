@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Skew:
-    """What is measured of a population; one number a client, and 0 where a client holds nothing.
+    """What is measured of a population; one number per client, and 0 where a client holds nothing.
 
     `emd` is ‖q_i − p‖₁, `divergence` the Jensen–Shannon divergence of q_i and p in bits, `entropy` that of q_i in bits,
     `effective` the number of equally frequent classes that would have it, 2^entropy, and `held` the number of classes.

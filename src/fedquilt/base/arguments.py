@@ -1,6 +1,6 @@
 """Checks a function's arguments against its annotations, and says in plain English what is wrong.
 
-The annotations below are the vocabulary: a function that asks for a `Positive` or a `Count` needs no checks of its own.
+The annotations below are the vocabulary: a function that asks for a `Positive` or a `Count` needs no further checks.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def torch_seeded(seed: int, purpose: str, group: int = 0, slot: int = 0, device:
     """Seed torch's global generator, for code that reads it (dropout, initialisation), and restore it afterwards.
 
     torch uses 32 bits of a seed. Those of one group (a round) are consecutive, so that no two slots of it share a stream.
-    Another device has a generator of its own, which is seeded alike.
+    Another device has another generator, which is seeded alike.
 
     >>> with torch_seeded(1, "dropout", 3, 0):
     ...     a = torch.rand(2)
@@ -57,11 +57,11 @@ def torch_seeded(seed: int, purpose: str, group: int = 0, slot: int = 0, device:
     torch.default_generator.manual_seed(chosen)
     other = torch.get_device_module(device) if device in ("cuda", "mps") else None
     if other is not None:
-        there = other.get_rng_state()
+        other_state = other.get_rng_state()
         other.manual_seed(chosen)
     try:
         yield
     finally:
         torch.default_generator.set_state(before)
         if other is not None:
-            other.set_rng_state(there)
+            other.set_rng_state(other_state)

@@ -107,7 +107,7 @@ def constant_or_scheduled(value: Value | Mapping[str, Any]) -> Value:
 
 
 def whole(value: float) -> int:
-    """Round to the nearest whole number, halves up, at least 1: of epochs, and of examples a batch.
+    """Round to the nearest whole number, halves up, at least 1: of epochs, and of examples per batch.
 
     >>> whole(2.5), whole(0.2)
     (3, 1)

@@ -1,4 +1,4 @@
-"""The command line: one file a command; `app.py` finds them. Everything that it does is callable from Python.
+"""The command line: one file per command; `app.py` finds them. Everything that it does is callable from Python.
 
 May import everything.
 """

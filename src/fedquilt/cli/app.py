@@ -1,7 +1,7 @@
 """The command line: finds the commands, and turns what they end with into messages and exit codes.
 
 A command is a file of this folder that has an `EXAMPLE` and a function of the file's name (`list_` in `list.py`); a file
-with an `app` of its own is a group of commands. `UNTOUCHED` says what Ctrl-C has left of a command that had not come to
+with an `app` is a group of commands. `UNTOUCHED` says what Ctrl-C has left of a command that had not come to
 training, which saves by itself what is done. What needs PyTorch is imported by the commands: help comes at once, and Ctrl-C
 during the import is handled as any other.
 """

@@ -29,7 +29,7 @@ Name = Annotated[str, typer.Argument(help="A data set, as `fedquilt data list` n
 
 @app.command(name="list", epilog="Example: fedquilt data list")
 def list_() -> None:
-    """List the data sets, and whether their files are there."""
+    """List the data sets, and whether their files are present."""
     rows = [(name, *_state(name)) for name in _names()]
     if not out.is_terminal:
         for row in rows:
@@ -45,7 +45,7 @@ def list_() -> None:
 def info(
     name: Name,
     check: Annotated[
-        bool, typer.Option("--check", help="Also read the files that are there: are they the published ones?")
+        bool, typer.Option("--check", help="Also read the files that are present: are they the published ones?")
     ] = False,
 ) -> None:
     """Describe a data set: counts, licence, sources, where its files are looked for and which are missing."""
@@ -60,10 +60,10 @@ def info(
             say(str(counts))
         say(_by_hand(name) or "It has no published files: nothing is to be fetched.")
         wanted = all_by_hand().get(name, ())
-        files = [(each, there) for each in wanted if (there := each.found()) is not None]
+        files = [(each, found) for each in wanted if (found := each.found()) is not None]
     else:
         _describe(published)
-        files = [(each, there) for each in published.files if (there := published.found(each)) is not None]
+        files = [(each, found) for each in published.files if (found := published.found(each)) is not None]
     if check:
         _check(name, files)
 
@@ -80,8 +80,8 @@ def _describe(published: PublishedData) -> None:
     for folder in folders():
         say(f"looked for in: {', '.join(str(folder / below) for below in published.folders)}")
     for file in published.files:
-        there = published.found(file)
-        say(f"missing: {file.name}" if there is None else f"there: {there}")
+        found = published.found(file)
+        say(f"missing: {file.name}" if found is None else f"found: {found}")
 
 
 def _check(name: str, files: list[tuple[File | Wanted, Path]]) -> None:
@@ -121,7 +121,7 @@ def get(name: Name) -> None:
         placed = fetch(published, tell, say)
     for path in placed:
         say(f"Wrote {path}")
-    say(f"{name}: all {len(published.files)} files are there, and were checked.")
+    say(f"{name}: all {len(published.files)} files are present, and were checked.")
 
 
 @contextmanager
@@ -182,9 +182,9 @@ def _state(name: str) -> tuple[str, str]:
     published = _published(name)
     if published is None:
         needed = [wanted for wanted in all_by_hand().get(name, ()) if not wanted.when]
-        state = "there" if all(wanted.found() for wanted in needed) else BY_HAND_STATE
+        state = "present" if all(wanted.found() for wanted in needed) else BY_HAND_STATE
         return state if needed else "nothing to fetch", registry.datasets.summary(name)
-    there = len(published.files) - len(published.missing())
-    if there in (0, len(published.files)):
-        return "there" if there else "missing", published.about
-    return f"{there} of {len(published.files)} files", published.about
+    found = len(published.files) - len(published.missing())
+    if found in (0, len(published.files)):
+        return "present" if found else "missing", published.about
+    return f"{found} of {len(published.files)} files", published.about

@@ -22,7 +22,7 @@ def resume(
     rounds: Annotated[int | None, typer.Option(help="Run up to this many rounds instead.")] = None,
     no_import: NoImport = False,
     from_start: Annotated[
-        bool, typer.Option("--from-start", help="Train again from the first round; what is there is set aside.")
+        bool, typer.Option("--from-start", help="Train again from the first round; the present files are set aside.")
     ] = False,
 ) -> None:
     """Continue an interrupted run from its newest intact checkpoint."""

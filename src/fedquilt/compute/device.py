@@ -61,6 +61,6 @@ def require(placement: Placement) -> None:
 
     >>> require(Placement("cpu"))
     """
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(placement.device, True):
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available.get(placement.device, True):
         raise SpecError(f'device = "{placement.device}": torch {torch.__version__} finds none here; use device = "cpu"')

@@ -72,17 +72,17 @@ class Replica:
         return [] if self._form is None else self._form.put_back()
 
     def placed(self, placement: Placement) -> Replica:
-        """Return a workbench with a module of its own elsewhere, or this one if it stands there already."""
+        """Return a replica with another placement, or this one if it has that placement already."""
         if placement == self.placement:
             return self
         return self._copied(copy.deepcopy(self.module), placement)
 
     def apart(self) -> Replica:
-        """Return a workbench with a module of its own: torch lets processes that it starts share one's tensors."""
+        """Return a replica with a copied module: processes that torch starts would share the tensors of the first."""
         return self._copied(copy.deepcopy(self.module), self.placement)
 
     def with_kernels(self, channels_last: bool) -> Replica:
-        """Return a workbench with a module of its own, whose layers are computed by kernels where there are some.
+        """Return a replica with a copied module, whose layers are computed by kernels where there are some.
 
         With `channels_last`, images of one channel are laid out so too, if convolutions are.
         """
@@ -124,7 +124,7 @@ class Replica:
         return self.layout.read(self.module)
 
     def finished(self, state: ModelState) -> nn.Module:
-        """Return a module of its own with a state's values, in evaluation mode."""
+        """Return a copy of the module with a state's values, in evaluation mode."""
         module = copy.deepcopy(self.module).cpu()
         self._fill(module, state)
         _lay_out(module, self._channels_last, torch.contiguous_format)

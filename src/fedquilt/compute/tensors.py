@@ -42,7 +42,7 @@ def _leaves(state: State, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 def nested(tensors: Tensors) -> State:
     """Put a flat table back into its nested form, in the order in which `apart` walked it.
 
-    safetensors returns tensors in an order of its own, which may be another one every time.
+    safetensors returns tensors in any order, which may differ from call to call.
 
     >>> import torch
     >>> list(nested(dict(reversed(apart({"b": torch.zeros(1), "a": torch.zeros(1)}).items()))))

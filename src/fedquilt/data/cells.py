@@ -49,7 +49,7 @@ def cells_at(cells: Cells, level: int) -> Cells:
 
 
 def adaptive_cells(coordinates: npt.NDArray[np.float64], most: int, deepest: int = DEEPEST) -> Cells:
-    """Return the cell of every place: the largest one that has no more than `most` of them, or else a deepest one.
+    """Return the cell of all coordinates: the largest one that has no more than `most` of them, or else a deepest one.
 
     >>> coordinates = np.array([[48.2, 16.4], [48.2, 16.4], [48.3, 16.4], [-33.9, 151.2]])
     >>> [hex(cell) for cell in adaptive_cells(coordinates, most=2).tolist()]

@@ -1,4 +1,4 @@
-"""A data set from named columns: features, a label and, where there are, a client and a place."""
+"""A data set from named columns: features, a label and, where there are, a client and coordinates."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Roles:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that are values of their own: the label and the client."""
+        """The columns that are not features: the label and the client."""
         return (self.label,) if self.client is None else (self.label, self.client)
 
     def inputs(self, source: str, known: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of features among those there are; raise a DataError if any named column is missing."""
-        wanted, there = [*self.names, *self.coordinates, *(self.features or ())], frozenset(known)
+        wanted, present = [*self.names, *self.coordinates, *(self.features or ())], frozenset(known)
         for name in wanted:
-            if name not in there:
+            if name not in present:
                 raise DataError(f"{source}: has no column '{name}'; {nearest(name, known)}")
         inputs = self.features or tuple(name for name in known if name not in wanted)
         if not inputs:
@@ -63,7 +63,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of one file: `x` has a row an example, `names` the label and the client, as they are written.
+    """The columns of one file: `x` has a row per example, `names` the label and the client, as they are written.
 
     Whole numbers in `x` stay whole: symbols, or the numbers of examples that are read when they are needed. `lines` are
     those of the file that rows end on, where it has lines; else rows are counted from 1.

@@ -63,7 +63,7 @@ class Split:
         return len(self.y)
 
     def only(self, rows: npt.NDArray[np.int64]) -> Split:
-        """Return some rows as a split of their own, which holds no others.
+        """Return a split that holds these rows alone.
 
         >>> Split(torch.zeros(5, 2), torch.arange(5)).only(np.array([3, 1])).y.tolist()
         [3, 1]

@@ -47,7 +47,7 @@ class Noise:
         """Add every row's own noise to inputs that are ready for the model."""
         if not x.is_floating_point():
             raise DataError(f"noise can only be added to floating-point inputs, but the model's inputs are {x.dtype}")
-        # One key; the row is the counter's second word, so that rows have streams of their own at little cost.
+        # One key; the row is the counter's second word, so that every row has its own stream at little cost.
         rng = generator(self.seed, f"feature noise {self.split}")
         state = rng.bit_generator.state
         distinct, indices = np.unique(rows, return_inverse=True)

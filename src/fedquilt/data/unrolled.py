@@ -1,7 +1,7 @@
-"""Sequences of symbols as rows of one length: at every place an input symbol, and the one that comes next as target.
+"""Sequences of symbols as rows of one length: at every position an input symbol, and the one that comes next as target.
 
-A recurrent network is unrolled over a fixed number of places (80 characters, 10 words in McMahan 2017). A shorter sequence
-is padded, and its padding does not count; a longer one is cut into several rows, each of which the network begins anew.
+A recurrent network is unrolled over a fixed number of positions (80 characters, 10 words in McMahan 2017). A shorter
+sequence is padded, and its padding does not count; a longer one is cut into several rows, and the network begins each anew.
 """
 
 from __future__ import annotations

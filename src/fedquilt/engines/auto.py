@@ -93,7 +93,7 @@ def pays(federation: Federation, rounds: int) -> bool:
 
 
 def kernels_pay(federation: Federation, rounds: int) -> bool:
-    """Say whether kernels for a model's layers are worth their time: at 3 ms a step, more than ten seconds."""
+    """Say whether kernels for a model's layers are worth their time: at 3 ms per step, more than ten seconds."""
     if planned_steps(federation, rounds) * BY_KERNELS <= WORTH_KERNELS:
         return False
     return build.trouble(*kernels_of(federation.replica.module)) is None

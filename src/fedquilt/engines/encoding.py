@@ -84,7 +84,7 @@ def decode_model(message: bytes, round_: int) -> ServerState:
 
 
 def encode_reply(reply: Reply, rows: ModelState | None = None) -> tuple[bytes, bytes]:
-    """Write a reply: JSON, and tensors. With `rows`, the clients' models are written there, one row a client.
+    """Write a reply: JSON, and tensors. With `rows`, the clients' models are written there, one row per client.
 
     >>> said, tensors = encode_reply(Reply([Counted(3.5, 4, 10)]))
     >>> decode_reply(Task("evaluate"), read(said), tensors)

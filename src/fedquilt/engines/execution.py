@@ -28,7 +28,7 @@ Compute = Literal["auto", "eager", "compiled"]
 class Execution:
     """How clients are trained: `block` at once, eagerly or compiled, and where.
 
-    A model with layers that have kernels of their own (`fedquilt.compute.kernels`) is compiled by those, for one client
+    A model with layers that have kernels (`fedquilt.compute.kernels`) is compiled by those, for one client
     at a time; every other model's whole step, as a program.
     """
 
@@ -103,6 +103,6 @@ class Execution:
 
     def blocks(self, planned: Plan) -> list[list[int]]:
         """Cut a plan's slots into blocks, the largest clients first."""
-        there = np.asarray(planned.slots, dtype=np.int64)
-        slots = there[np.argsort(-planned.sizes[there - planned.first_slot], kind="stable")].tolist()
+        slots_asked = np.asarray(planned.slots, dtype=np.int64)
+        slots = slots_asked[np.argsort(-planned.sizes[slots_asked - planned.first_slot], kind="stable")].tolist()
         return [slots[first : first + self.block] for first in range(0, len(slots), self.block)]

@@ -30,7 +30,7 @@ from fedquilt.round.warm_up import warm_up
 def inline(compute: Compute = "eager", precision: Precision = "float32", device: Device = "cpu") -> Engine:
     """One client after the other in this process; for reference and debugging.
 
-    `compute = "compiled"` compiles the local step, several steps a call. `precision = "bf16"` runs the model under
+    `compute = "compiled"` compiles the local step, several steps per call. `precision = "bf16"` runs the model under
     autocast. `device` is torch's: "cpu", "cuda" or "mps".
 
     >>> inline().execution

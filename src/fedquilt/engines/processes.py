@@ -39,7 +39,7 @@ def processes(
 
     `workers` is the number of cores unless given, or 1 on a `device` other than the CPU. `start` is how they are started:
     "fork" on Linux (ready at once), "spawn" elsewhere and for other devices. Neither changes the result.
-    `compute = "compiled"` compiles the local step, several steps a call; `precision = "bf16"` runs the model under
+    `compute = "compiled"` compiles the local step, several steps per call; `precision = "bf16"` runs the model under
     autocast.
 
     >>> processes(workers=2, start="fork").workers

@@ -65,7 +65,7 @@ class Transport(Protocol):
     def publish(self, model: ModelState, broadcast: State) -> int:
         """Make a model, and what the server broadcasts besides it, known for the tasks of one job; return a number for it.
 
-        It is called once a job, before the job's first task is given. Jobs one after the other may have the same model.
+        It is called once per job, before the job's first task is given. Jobs one after the other may have the same model.
         """
 
     def retire(self, published: int) -> None:

@@ -1,4 +1,4 @@
-"""Evaluates the trained model of a run: on its own data, or on other data."""
+"""Evaluates the trained model of a run: on the run's data, or on other data."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _other(spec: Spec, data: str | Path | None, sets: list[str]) -> Data | None:
 
 
 def _rows(spec: Spec, file: Path, sets: list[str], classes: int) -> Data:
-    """Read a file of rows to test on: as the run's own table was read, or else as a table of its own."""
+    """Read a file of rows to test on: as the run's table was read, or else by its own columns."""
     if not file.is_file():
         raise SpecError(f"data: {file}: no such file")
     table = spec.resolved()["data"]

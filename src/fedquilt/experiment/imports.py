@@ -1,4 +1,4 @@
-"""Finds the user's own functions by import path: the one place where a spec can make a program run code of its own."""
+"""Finds the user's own functions by import path: only here can a spec make fedquilt run other code."""
 
 from __future__ import annotations
 

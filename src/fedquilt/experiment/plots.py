@@ -128,7 +128,7 @@ def _label_last(axes: Axes, last: int) -> None:
 
 
 def draw_fares(path: Path, runs: Mapping[str, Sequence[float]]) -> None:
-    """Save the histogram of clients' accuracies on their own test examples, one a run, with its mean and worst tenth."""
+    """Save the histogram of clients' accuracies on their own test examples, one per run, with its mean and worst tenth."""
     figure, all_axes = new_figure(len(runs), (max(4.4 * len(runs), 5.2), 3.2))
     for axes, (name, accuracies) in zip(all_axes, runs.items(), strict=True):
         values = 100 * np.sort(np.asarray(accuracies))
@@ -174,7 +174,7 @@ def draw_clients(
     name_of: Callable[[int], str] = str,
     title: str | None = None,
 ) -> None:
-    """Save one bar a client, coloured by class: its shares of the classes (as Hsu 2019's Figure 1), and its size."""
+    """Save one bar per client, coloured by class: its shares of the classes (as Hsu 2019's Figure 1), and its size."""
     counts = shown(partition).class_counts(labels, classes)
     every = f"{len(counts):,} of {len(partition):,} clients" if len(counts) < len(partition) else "clients"
     sizes = counts.sum(axis=1)
@@ -214,7 +214,7 @@ def class_colors(classes: int) -> npt.NDArray[np.float64]:
 
 
 def stack_bars(axes: Axes, shares: npt.NDArray[np.float64], palette: npt.NDArray[np.float64]) -> None:
-    """Draw one bar of stacked classes a row; only what is there is drawn, since classes may be thousands."""
+    """Draw one bar of stacked classes per row; only what is there is drawn, since classes may be thousands."""
     from matplotlib.collections import PolyCollection
 
     tops = np.cumsum(shares, axis=1)

@@ -142,7 +142,7 @@ def _line(text: str) -> Text:
 
 
 class Lines:
-    """A line a round, or one every few seconds when rounds are short."""
+    """A line per round, or one every few seconds when rounds are short."""
 
     def __init__(self, console: Console, title: str) -> None:
         """Prepare."""

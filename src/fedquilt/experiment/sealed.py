@@ -1,4 +1,4 @@
-"""Text files that carry a check of their own content, so that one damaged bit is noticed.
+"""Text files that carry a checksum of their content, so that one damaged bit is noticed.
 
 A JSON object has the check as its last key; any other text has it in its last line, a comment. It is the first 16 digits of
 the SHA-256 of everything else, as it was written.

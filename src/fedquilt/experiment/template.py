@@ -47,5 +47,5 @@ server_momentum = 0.9
 
 [engine]
 name = "processes"        # or "inline", for debugging; the result is the same
-# workers = 2             # one a core unless given
+# workers = 2             # one per core unless given
 """

@@ -1,6 +1,6 @@
 """Ditto: Li et al., Ditto: Fair and Robust Federated Learning Through Personalization (2021).
 
-Algorithm 1: beside the shared model, every client trains a model of its own, v_k ← v_k − η(∇F_k(v_k) + λ(v_k − w_t)), and
+Algorithm 1: beside the shared model, every client trains a personal model, v_k ← v_k − η(∇F_k(v_k) + λ(v_k − w_t)), and
 keeps it. λ says how near to the shared model it stays: 0 is local training, a large λ the shared model.
 """
 
@@ -33,10 +33,10 @@ def ditto(
     holdout: BelowOne = 0.2,
     drop_last: DropLast = "auto",
 ) -> Algorithm:
-    """Train a model of its own at every client, pulled towards the shared one (Li 2021).
+    """Train a personal model at every client, pulled towards the shared one (Li 2021).
 
     - `pull` is λ; `lr`, `epochs` and `batch` are those of the own model's training.
-    - `per_client_accuracy` is that of the own models, on a share `holdout` of every client's data that is kept out of
+    - `per_client_accuracy` is that of the personal models, on a share `holdout` of every client's data that is kept out of
       training (with 0, on what they train on). `accuracy` is still the shared model's.
 
     Nothing more is sent; a client keeps a second model, and trains twice.

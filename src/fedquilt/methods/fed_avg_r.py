@@ -2,7 +2,7 @@
 
 Algorithm 1 and §4.1: every local step minimises ℓ + α‖W‖_* + β‖φ(X)‖_F + γ·MMD[p̂_k^φ, p̂^φ], with W the classifier and φ
 the features. p̂_k^φ is a Gaussian estimate of client k's features, uploaded once before the first round (server lines 2–6)
-and after every local training; p̂^φ is their mixture with weights n_k / n (line 6). A client draws Z from it once a round
+and after every local training; p̂^φ is their mixture with weights n_k / n (line 6). A client draws Z from it once per round
 (client line 1) and compares the features of each batch with Z (line 4); Z carries no gradient.
 
 As the paper defines it, MMD is the distance of two means, ‖E φ(x) − E z‖: it does not see whether distributions with equal

@@ -45,7 +45,7 @@ def fed_ir(algorithm: Algorithm, target: Target = "population", normalise: bool 
       classes; "server" that of the data that the server keeps to itself (`server_training`); or a list, one number each.
     - `normalise=False` is equation 1 instead of 4: the weights of a batch are not divided by their sum.
 
-    q_k is over all of a client's data and never leaves it; p goes to every client, one number a class, and is counted in
+    q_k is over all of a client's data and never leaves it; p goes to every client, one number per class, and is counted in
     `bytes_down`. Classes that a client lacks cannot be made up for; those of target probability 0 have no say.
 
     >>> from fedquilt import fed_avg_m

@@ -20,7 +20,7 @@ def own_test(algorithm: Algorithm, holdout: BelowOne = 0.2) -> Algorithm:
 
     A share `holdout` of every client's data is kept out of training for it; with 0, the model is tested on what they train
     on. Reported as `per_client_accuracy`, over all of these examples, and `per_client_accuracy_worst_tenth`, the mean
-    over the worst tenth of the clients. Where the partition gives clients test examples of their own, these count, and
+    over the worst tenth of the clients. Where the partition gives each client test examples, these count, and
     nothing is held out.
 
     >>> from fedquilt import fed_avg

@@ -75,7 +75,7 @@ def fl_hc(
 
 @dataclass(frozen=True)
 class ClusterThenTrain:
-    """The course of FL+HC."""
+    """The round function of FL+HC."""
 
     rounds: int
     clusters: int | None
@@ -161,7 +161,7 @@ def cluster(
     linkage: Linkage,
     distance: Distance,
 ) -> npt.NDArray[np.int64]:
-    """Cluster updates, one a row; return the cluster of each, numbered by first appearance.
+    """Cluster updates, one per row; return the cluster of each, numbered by first appearance.
 
     >>> cluster(np.array([[0.0], [5.0], [0.1]], dtype=np.float32), 2, None, "average", "euclidean").tolist()
     [0, 1, 0]

@@ -1,7 +1,7 @@
 """Every client on its own: the baseline that federated learning has to beat.
 
-Clients train on their own data, a pass or several a round, and nothing is averaged or sent. Reported is the mean over
-clients of their models' accuracy on the whole test set and, as `per_client_accuracy`, on data of their own.
+Clients train on their own data, a pass or several per round, and nothing is averaged or sent. Reported is the mean over
+clients of their models' accuracy on the whole test set and, as `per_client_accuracy`, in the per-client test.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def local_only(
 
 
 def each_alone(work: Work, run: RunState) -> Pending[Ended]:
-    """Begin a round in which every client is a group of its own."""
+    """Begin a round in which every client is a separate group."""
     if run.round == 0 and len(run.groups) == 1:
         state, algorithm = run.groups[0].state, work.server.algorithm
         groups = [

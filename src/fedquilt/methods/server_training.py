@@ -1,7 +1,7 @@
 """Server-side training: Ozdayi, Kantarcioglu and Iyer, Improving Accuracy of Federated Learning in Non-IID Settings (2020).
 
-§3.1: the server has a small, balanced set of its own and fine-tunes the model on it after each aggregation. In the paper's
-Table 2 it is given 5% of the training data, and trains for one epoch a round.
+§3.1: the server has a small, balanced data set and fine-tunes the model on it after each aggregation. In the paper's
+Table 2 it is given 5% of the training data, and trains for one epoch per round.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def server_training(
     weight_decay: NonNegative = 0.0,
     drop_last: DropLast = "auto",
 ) -> Algorithm:
-    """Fine-tune the model at the server after each round, on data of its own (Ozdayi 2020).
+    """Fine-tune the model at the server after each round, on the server's data (Ozdayi 2020).
 
     - `share` of every class of the training data is taken away from the clients and kept by the server; 0 leaves the
       method as it is.

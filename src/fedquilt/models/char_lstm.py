@@ -28,7 +28,7 @@ def char_lstm(
     biases: Biases = 2,
     data: Data | None = None,
 ) -> nn.Module:
-    """A character-level LSTM that predicts at every place, 822,570 parameters with 90 symbols (McMahan 2017).
+    """A character-level LSTM that predicts at every position, 822,570 parameters with 90 symbols (McMahan 2017).
 
     - `vocabulary`: the symbols; those of `data` unless given, and 90 without data. A spec fills in `data`.
     - `peepholes`: gates that see the cell (Gers 2002).

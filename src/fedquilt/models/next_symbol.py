@@ -12,7 +12,7 @@ from fedquilt.models.peephole_lstm import Biases, PeepholeLSTM
 
 
 class NextSymbolLSTM(nn.Module):
-    """Embedded symbols, LSTM layers, and the scores of the symbol that comes next, at every place."""
+    """Embedded symbols, LSTM layers, and the scores of the symbol that comes next, at every position."""
 
     classifier_layer = "predict"
 

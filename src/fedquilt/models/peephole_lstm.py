@@ -1,7 +1,7 @@
 """An LSTM layer whose gates see the cell: peepholes.
 
 Gers, Schraudolph and Schmidhuber 2002, "Learning Precise Timing with LSTM Recurrent Networks", section 3. With input x_t,
-output h_t, cell c_t and ∘ for products place by place:
+output h_t, cell c_t and ∘ for elementwise products:
 
     i_t = σ(W_i x_t + U_i h_(t−1) + p_i ∘ c_(t−1) + b_i)
     f_t = σ(W_f x_t + U_f h_(t−1) + p_f ∘ c_(t−1) + b_f)

@@ -29,7 +29,7 @@ def inputs_of(data: Data | None, given: int | None, published: int) -> int:
 
 
 def classes_of(data: Data | None, given: int | None, published: int, key: str = "classes") -> int:
-    """Return how many scores a model has: one a class or, where targets are numbers, one a number.
+    """Return how many scores a model has: one per class or, where targets are numbers, one per number.
 
     More classes than the data have may be wanted, for weights from elsewhere or a paper's vocabulary. Fewer are refused.
 

@@ -28,7 +28,7 @@ def word_lstm(
     biases: Biases = 2,
     data: Data | None = None,
 ) -> nn.Module:
-    """A word-level LSTM that predicts at every place, 4,950,800 parameters with 10,000 words (McMahan 2017).
+    """A word-level LSTM that predicts at every position, 4,950,800 parameters with 10,000 words (McMahan 2017).
 
     `vocabulary` is that of `data` unless given, and 10,000 without data; a spec fills in `data`.
     `peepholes` and `biases` are as in `char_lstm`; the paper's count is that with peepholes and one bias.

@@ -22,7 +22,7 @@ def _labels(value: object) -> npt.NDArray[np.integer[Any]]:
 
 
 Labels = Annotated[npt.NDArray[np.integer[Any]], PlainValidator(_labels)]
-"""One row an example: its class, the targets of a sequence, or numbers. The array is passed on as it is, never copied."""
+"""One row per example: its class, the targets of a sequence, or numbers. The array is passed on as it is, never copied."""
 
 
 def require_classes(labels: npt.NDArray[np.integer[Any]]) -> None:

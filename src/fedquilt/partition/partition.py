@@ -30,7 +30,7 @@ class Partition:
     """The examples of every client, as positions in the training set.
 
     Client k holds `indices[offsets[k]:offsets[k + 1]]`. No object exists per client, so that a million clients cost
-    megabytes. Where clients have test examples of their own, `test` is the same for the test set. `noise` is what clients'
+    megabytes. Where there is a per-client test, `test` is the same for the test set. `noise` is what clients'
     inputs differ by, where they do.
 
     >>> held = Partition.of([[4, 2], [0], [1, 3]])

@@ -44,7 +44,7 @@ def divided(data: Data, given: Partition, algorithm: Algorithm, seed: int) -> Di
     partition, server_rows = take_share(partition, data.train.y.numpy(), algorithm.after.share, seed)
     share = algorithm.per_client.share
     tests = ClientTests(partition, data.train) if share == 0 else None
-    if partition.test is not None:  # test examples of their own count, and nothing is held out
+    if partition.test is not None:  # those test examples are used, and nothing is held out
         _require_rows(data, partition.test, "test", len(data.test))
         if len(partition.test) != len(partition):
             raise FedquiltError(

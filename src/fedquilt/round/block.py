@@ -1,7 +1,8 @@
 """Many clients as one program: the one local step, mapped over a block of clients, and compiled if asked.
 
 The step is `local_step` itself, in its functional mode; `torch.func.vmap` runs it for all clients of a block at once,
-several steps a call. Clients that have fewer steps stand still while the others go on; padded examples have the weight 0.
+several steps per call. Clients that have fewer steps stand still while the others continue; padded examples have
+the weight 0.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from fedquilt.round.training import LocalResult, draw_normals, optimiser_of
 T = TypeVar("T")
 
 STEPS = 10
-"""Steps a call, at most: a compiled call's overhead is shared by them, and its compile time grows with them."""
+"""Steps per call, at most: a compiled call's overhead is shared by them, and its compile time grows with them."""
 
 
 class Training(NamedTuple):

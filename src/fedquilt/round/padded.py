@@ -25,14 +25,14 @@ BLOCK_EXAMPLES = 2**15
 
 @dataclass(frozen=True)
 class Shape:
-    """Steps a call of the program, and examples a step. Fixed for a round, whoever takes part: it is compiled for."""
+    """Steps per call of the program, and examples per step. Fixed for a round, whoever takes part: it is compiled for."""
 
     steps: int
     batch: int
 
     @classmethod
     def of(cls, algorithm: Algorithm, largest: int, round_: int, most: int) -> Shape:
-        """Return the shape that the largest client of the population needs, at most `most` steps a call."""
+        """Return the shape that the largest client of the population needs, at most `most` steps per call."""
         cuts = algorithm.sample(largest, generator(0, "shape"), round_).cuts
         total = len(cuts) - 1
         return cls(-(-total // -(-total // most)), int(np.diff(cuts).max()))
@@ -40,7 +40,7 @@ class Shape:
 
 @dataclass(frozen=True, eq=False)
 class Padded:
-    """Where every example of a block goes: (calls, clients, steps a call, batch).
+    """Where every example of a block goes: (calls, clients, steps per call, batch).
 
     `rows` are positions in the data, `mask` is 1 where there is an example and 0 in the padding, `active` says which
     clients take a step at all.
@@ -129,7 +129,7 @@ def _alike(loaders: Sequence[BatchLoader]) -> list[list[int]]:
 
 
 def _by_call(values: npt.NDArray[Any], calls: int) -> npt.NDArray[Any]:
-    """Cut (clients, steps, …) into calls: (calls, clients, steps a call, …), each of them in one piece of memory."""
+    """Cut (clients, steps, …) into calls: (calls, clients, steps per call, …), each of them in one piece of memory."""
     cut = values.reshape(len(values), calls, values.shape[1] // calls, *values.shape[2:])
     return np.ascontiguousarray(np.moveaxis(cut, 1, 0))
 

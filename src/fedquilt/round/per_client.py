@@ -1,4 +1,4 @@
-"""Accuracy on a client's own data, of the model that the client would use: the run's, or one it made its own."""
+"""The per-client test: accuracy on a client's data, of the model that it would use, the run's or a personal one."""
 
 from __future__ import annotations
 

@@ -112,10 +112,10 @@ def _members(simulation: Simulation, group: Group, population: Population, round
     """Return who can be asked; None is everybody, of whom no list is made: they may be a million."""
     if simulation.available is None:
         return group.clients
-    there = simulation.available(round_, population, seed)
+    available = simulation.available(round_, population, seed)
     if group.clients is None:
-        return np.flatnonzero(there)
-    return group.clients[there[group.clients]]
+        return np.flatnonzero(available)
+    return group.clients[available[group.clients]]
 
 
 def _absent(algorithm: Algorithm, simulation: Simulation, asked: Roll) -> tuple[dict[int, str], float | None]:

@@ -1,10 +1,10 @@
-"""The course of a round: which clients are planned, trained and merged together.
+"""Round functions: which clients are planned, trained and merged together.
 
-A course has two halves: it plans and sets clients to work, and it returns what ends the round. In between, the round before
-is reported, while clients are at work.
+A round function has two halves: it plans and starts the clients, and it returns a function that ends the round. In
+between, while clients are at work, the round before is reported.
 
 The usual one runs a round in every group of clients; with one group, that is a round of plain federated learning. A method
-with another course is a short program over the same functions.
+with another round function brings a short program over the same functions.
 """
 
 from __future__ import annotations

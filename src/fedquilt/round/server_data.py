@@ -34,7 +34,7 @@ def take_share(
     if not share:
         return partition, np.zeros(0, dtype=np.int64)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise FedquiltError("a class-stratified share needs one label an example, a class")
+        raise FedquiltError("a share of every class needs data with one class per example")
     taken = np.zeros(len(partition.indices), dtype=bool)
     held = labels[partition.indices]
     for label in np.unique(held):

@@ -20,7 +20,7 @@ Pending = Callable[[], T]
 
 
 Measured = Counted | Fault
-"""What was counted on a client's own data, or why nothing was."""
+"""The result of a client's test, or its fault."""
 
 
 class Session(Protocol):
@@ -41,7 +41,7 @@ class Session(Protocol):
     def evaluate_clients(
         self, state: ServerState, clients: Sequence[int], store: ClientStore
     ) -> Pending[list[Measured]]:
-        """Evaluate every client's model on its own data, in the order of the clients given."""
+        """Run the per-client test of these clients, in the order given."""
 
 
 class Engine(Protocol):

@@ -84,7 +84,7 @@ class Site:
         return self._or_fault(client, slot, partial(client_update, self.algorithm, context, data))
 
     def _or_fault(self, client: int, slot: int, work: Callable[[], T]) -> T | Fault:
-        """Do what is one client's own; whatever goes wrong becomes its fault, and what it changes is put back."""
+        """Do one client's work; whatever goes wrong becomes its fault, and what it changes is put back."""
         try:
             with alone([client], self.replica), time_limit(self.client_seconds):
                 return work()
@@ -172,7 +172,7 @@ class Site:
     def evaluate_clients(
         self, state: ServerState, round_: int, client: int, client_state: State | None
     ) -> Counted | Fault:
-        """Evaluate the model that a client would use on its own data; whatever goes wrong becomes its fault."""
+        """Test the model that a client would use on the client's data; whatever goes wrong becomes its fault."""
         context = self.context(state, round_, client, client, client_state)
         return self._or_fault(client, client, partial(self._counted_at_client, context))
 

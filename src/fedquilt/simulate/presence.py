@@ -38,7 +38,7 @@ class Roll:
 
 @dataclass(frozen=True, eq=False)
 class Absence:
-    """Who does not answer, by place in the roll, and why; and how long the round takes, where that is simulated."""
+    """Who does not answer, by index in the roll, and why; and how long the round takes, where that is simulated."""
 
     reasons: Mapping[int, str] = field(default_factory=dict)
     seconds: float | None = None

@@ -65,7 +65,9 @@ def _one_label(initial: InitialFederation) -> InitialFederation:
     if not initial.data.classes:
         raise SpecError(f"fed_ir weighs examples by their class: the targets of {initial.data.name} are numbers")
     if initial.data.train.y.dim() != 1:
-        raise SpecError("fed_ir weighs examples by their class: it needs data with one label an example, not sequences")
+        raise SpecError(
+            "fed_ir weighs examples by their class: it needs data with one class per example, not sequences"
+        )
     return initial
 
 

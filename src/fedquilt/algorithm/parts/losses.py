@@ -18,7 +18,7 @@ from fedquilt.data.data import IGNORED
 def cross_entropy() -> Loss:
     """Cross-entropy, −log softmax(outputs)[class]: the loss of every method unless another is chosen.
 
-    It is for examples (N, C) or for every place of a sequence (N, T, C).
+    It is for examples (N, C) or for every position of a sequence (N, T, C).
 
     >>> import torch
     >>> loss = cross_entropy()
@@ -32,7 +32,7 @@ def cross_entropy() -> Loss:
 
 @losses.register
 def mean_squared_error() -> Loss:
-    """Mean squared error, for targets that are numbers: one an example, or several.
+    """Mean squared error, for targets that are numbers: one per example, or several.
 
     With one, the model may return (N,) or (N, 1); with k, it returns (N, k), and an example's loss is the mean over them.
 

@@ -15,7 +15,7 @@ from fedquilt.compute.kernels.one_channel import OneChannelConv2d
 def kernels_of(module: nn.Module) -> tuple[str, ...]:
     """Return the names of the kernels for a model's layers: none if it has a recurrent layer without one.
 
-    A layer of one's own is computed by a kernel if its attribute `compiled_as` names the class that does it.
+    Your own layer is computed by a kernel if its attribute `compiled_as` names the class that does it.
 
     >>> kernels_of(nn.LSTM(2, 3)), kernels_of(nn.LSTM(2, 3, bidirectional=True)), kernels_of(nn.Linear(2, 3))
     (('lstm',), (), ())

@@ -1,7 +1,8 @@
 """LSTM layers by `lstm.cpp`: the same values and gradients as PyTorch's, but for the last bits, in less time.
 
-PyTorch's LSTM spends most of a step on products of a few rows with the recurrent weights, one for every place, and reaches
-less than half of a core's peak. Here those weights are laid out once a step, and the products run near the peak.
+PyTorch's LSTM spends most of a step on products of a few rows with the recurrent weights, one for every position, and
+reaches less than half of a core's peak. Here those weights are laid out once per step, and the products run near the
+peak.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fedquilt.compute.kernels.build import library, pointers, sizes, usable
 def lstm_layer(
     x: Tensor, input_weights: Tensor, weights: Tensor, bias: Tensor, peepholes: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Run one layer from zeros over sequences, (T, N, inputs); return h of every place, (T, N, hidden), and the last c.
+    """Run one layer from zeros over sequences, (T, N, inputs); return h of every position, (T, N, hidden), and the last c.
 
     The rows of the weights are the gates i, f, g and o; `peepholes` is None or (3, hidden), those of i, f and o.
 

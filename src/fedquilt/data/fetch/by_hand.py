@@ -45,13 +45,13 @@ class Wanted:
         return next((candidate for candidate in candidates if candidate.exists()), None)
 
     def __str__(self) -> str:
-        """Say whether it is there, and how it is called.
+        """Say whether it was found, and under which name.
 
         >>> str(Wanted(("no/such.csv", "such.csv"), "", 'split = "23k"'))
         'missing: no/such.csv or such.csv (with split = "23k")'
         """
-        there = self.found()
-        known = f"missing: {' or '.join(self.names)}" if there is None else f"there: {there}"
+        path = self.found()
+        known = f"missing: {' or '.join(self.names)}" if path is None else f"found: {path}"
         return known + (f" (with {self.when})" if self.when else "")
 
 

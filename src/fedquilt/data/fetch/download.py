@@ -1,4 +1,4 @@
-"""Downloads a file over HTTP, and goes on where an earlier attempt ended."""
+"""Downloads a file over HTTP, and continues where an earlier attempt ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARTIAL = 206
 
 
 def download(address: str, path: Path, limit: int, tell: Tell) -> None:
-    """Download to a path, by way of `path.part`, which a later call goes on from; a file that is there stays.
+    """Download to a path, by way of `path.part`, from which a later call continues; a file that exists stays.
 
     At most `limit` bytes are taken. What goes wrong is a DataError; the part that has come is kept.
     """
@@ -37,8 +37,8 @@ def download(address: str, path: Path, limit: int, tell: Tell) -> None:
         return
     except (http.client.HTTPException, OSError) as error:
         reason = error.reason if isinstance(error, URLError) else error
-        there = part.stat().st_size if part.exists() else 0
-        kept = f"; {there:,} bytes are kept, and the next attempt continues from there" if there else ""
+        received = part.stat().st_size if part.exists() else 0
+        kept = f"; {received:,} bytes are kept, and the next attempt continues from there" if received else ""
         raise DataError(f"cannot be downloaded: {reason}{kept}") from None
     part.replace(path)
 

@@ -61,7 +61,7 @@ def own_candidates(path: Path) -> list[Path]:
 
 
 def own_file(path: Path, advice: str = "") -> Path:
-    """Return where a file or folder of the user's own is, or raise a DataError that names every place looked at."""
+    """Return where a file or folder of the user's own is, or raise a DataError that names every path looked at."""
     candidates = own_candidates(path)
     for candidate in candidates:
         if candidate.exists():

@@ -36,9 +36,9 @@ def fetch(published: PublishedData, tell: Tell, say: Callable[[str], None]) -> l
     `tell` hears how a download goes, `say` which source is tried and why one failed. Files that are there are checked.
     """
     for file in published.files:
-        there = published.found(file)
-        if there is not None:
-            _check(file, there, "delete it, and download it again")
+        existing = published.found(file)
+        if existing is not None:
+            _check(file, existing, "delete it, and download it again")
     if not published.missing():
         return []
     home = _writable(published)

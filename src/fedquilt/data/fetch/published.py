@@ -45,7 +45,7 @@ class File:
 
 @dataclass(frozen=True)
 class DownloadSource:
-    """A place that has the files of a data set.
+    """A source of the files of a data set.
 
     - `files`: `name` is an address, which a file's name and `ending` are added to.
     - `archive`: `name` is the address of a tar archive.

@@ -37,7 +37,7 @@ class Clients:
             raise DataError(f"{path}: has no clients in 'examples'")
 
     def column(self, client: str, name: str, shape: tuple[int, ...] = ()) -> Any:
-        """Return a column of a client, unread, after a look at its shape: a row an example, each of `shape`."""
+        """Return a column of a client, unread, after a look at its shape: a row per example, each of `shape`."""
         with _readable(self.path, f"examples/{client}/{name}"):
             where = f"{self.path}: examples/{client}"
             group = _inside(where, self.examples, client)
@@ -103,10 +103,10 @@ def _require_written(where: str, column: Any) -> None:
     """Refuse an array that is in other files, or that claims more than was ever written of it."""
     if column.external or column.is_virtual:
         raise DataError(f"{where} is stored in another file; only data in the file itself are read")
-    claimed, there = column.size * column.dtype.itemsize, column.id.get_storage_size()
-    if claimed > there * _LARGEST_RATIO:
+    claimed, stored = column.size * column.dtype.itemsize, column.id.get_storage_size()
+    if claimed > stored * _LARGEST_RATIO:
         raise DataError(
-            f"{where} claims {len(column):,} rows, {in_words(claimed)}; the file holds {in_words(there)} of it"
+            f"{where} claims {len(column):,} rows, {in_words(claimed)}; the file holds {in_words(stored)} of it"
         )
 
 

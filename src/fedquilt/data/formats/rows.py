@@ -1,6 +1,6 @@
 """Chosen columns of JSON Lines and Parquet files, read row by row: a file never is in memory as a whole.
 
-JSON Lines is text with one object a line (`{"author": "a", "text": "Hello"}`), packed with gzip, bzip2 or xz or not.
+JSON Lines is text with one object per line (`{"author": "a", "text": "Hello"}`), packed with gzip, bzip2 or xz or not.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BATCH = 2**13
 
 def files(path: Path) -> list[Path]:
     """Return the file, or those of a folder in the order of their names."""
-    there = own_file(path)
-    if not there.is_dir():
-        return [there]
-    found = sorted(file for file in there.iterdir() if file.name.endswith(ENDINGS))
+    found_path = own_file(path)
+    if not found_path.is_dir():
+        return [found_path]
+    found = sorted(file for file in found_path.iterdir() if file.name.endswith(ENDINGS))
     if not found:
-        raise DataError(f"{there}: has no files that end in {', '.join(ENDINGS)}")
+        raise DataError(f"{found_path}: has no files that end in {', '.join(ENDINGS)}")
     return found
 
 
@@ -82,5 +82,5 @@ def _values(column: Any) -> list[Any]:
     return [None if index is None else known[index] for index in column.indices.to_pylist()]
 
 
-def _missing(column: str, there: Any) -> str:
-    return f"has no column '{column}'; there are: {listed([str(name) for name in there]) or 'none'}"
+def _missing(column: str, found_path: Any) -> str:
+    return f"has no column '{column}'; there are: {listed([str(name) for name in found_path]) or 'none'}"

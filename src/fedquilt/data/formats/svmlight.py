@@ -23,7 +23,7 @@ _LINE = re.compile(rb"\s*(%b)((?:\s+\d{1,9}:%b)*)\s*" % (_NUMBER, _NUMBER))
 
 
 def read_svmlight(path: Path, rows: int, columns: int, limit: int = 2**26) -> tuple[Numbers, Numbers]:
-    """Read the features, a row an example, and the labels of a file with known numbers of rows and columns.
+    """Read the features, a row per example, and the labels of a file with known numbers of rows and columns.
 
     The file may be packed with gzip, bzip2 or xz, to at most `limit` bytes of text.
 

@@ -1,4 +1,4 @@
-"""One file a data set, registered by name.
+"""One file per data set, registered by name.
 
 May import the rest of `data`, and `base`.
 """

@@ -30,9 +30,9 @@ def arrays(
 
     Double precision becomes single; everything else stays as it is and, where possible, shares the arrays' memory.
     Labels are whole numbers from 0 to `classes` − 1; without `classes`, the largest label says how many there are. For
-    sequences they have a column a place, and −100 marks places that do not count (padding).
+    sequences they have a column per position, and −100 marks positions that do not count (padding).
 
-    With `classes=0` the targets are numbers, one an example or a row of them, for a loss such as "mean_squared_error".
+    With `classes=0` the targets are numbers, one per example or a row of them, for a loss such as "mean_squared_error".
 
     >>> data = arrays(np.zeros((4, 3)), np.array([0, 1, 2, 1]), np.zeros((2, 3)), np.array([2, 0]), name="mine")
     >>> data.train.x.dtype, data.train.y.dtype, data.classes

@@ -60,7 +60,7 @@ def cifar10(preprocess: Preprocess = "standardise", check: bool = True) -> Data:
     `preprocess` is `standardise` (each channel's mean and standard deviation over the training set), `mcmahan` (24×24
     crops, changed at random in training, as in McMahan 2017) or `none` (pixels scaled to [0, 1]).
 
-    `check` refuses files that have not the published digests.
+    `check` refuses files whose digests differ from the published ones.
 
     >>> data = cifar10()  # doctest: +SKIP
     >>> data.train.x.shape, data.test.x.dtype  # doctest: +SKIP

@@ -48,7 +48,7 @@ def fashion_mnist(standardise: bool = False, check: bool = True) -> Data:
     Pixels are scaled to [0, 1]; `standardise` subtracts their mean, 0.2860, and divides by their standard deviation,
     0.3530, as well.
 
-    `check` refuses files that have not the published digests.
+    `check` refuses files whose digests differ from the published ones.
 
     >>> data = fashion_mnist()  # doctest: +SKIP
     >>> data.train.x.shape, data.test.x.dtype  # doctest: +SKIP

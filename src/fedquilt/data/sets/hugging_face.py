@@ -52,7 +52,7 @@ def hugging_face(
       of images.
     - `train` and `test` are splits; where `test` is not given and no split is called so, `test_fraction` of every
       client's examples, or of every class's, are held out, chosen by `seed`.
-    - With `classes=0` labels are numbers, one an example or a row of them.
+    - With `classes=0` labels are numbers, one per example or a row of them.
     - Images are decoded when they are needed. `size` is the side of the model's input; without it all have one size
       already, and stay as they are. `scale` is what becomes of the pixels, `augment` whether training sees random crops,
       where there is a `size`; `cache` is a folder for decoded images; `ahead` batches are made ready while the model

@@ -43,10 +43,10 @@ def image_folder(
     ahead: Ahead = 2,
     outside: bool = False,
 ) -> Data:
-    """Your own images: from folders named for their classes, or with a CSV table of paths, labels, clients and places.
+    """Your own images: from folders named for their classes, or with a CSV table of paths, labels, clients and coordinates.
 
     - Without a `table`, every folder in `folder` is a class, and the images in it are its examples.
-    - `table` has a line an image; `path`, `label`, `client`, `latitude` and `longitude` name its columns. The last three
+    - `table` has a line per image; `path`, `label`, `client`, `latitude` and `longitude` name its columns. The last three
       may be missing under the names that stand here. Labels and clients are any text or numbers. Its paths must not lead
       out of `folder`, neither by themselves nor by links, unless `outside`.
     - `test` is another such table, or folder, of the images to test on; without it, `test_fraction` of every class are
@@ -156,7 +156,7 @@ def _coordinates(table: Path, columns: Columns, latitude: str, longitude: str) -
 
 
 def _degrees(table: Path, columns: Columns, name: str, most: float) -> npt.NDArray[np.float64]:
-    """Read degrees; where nothing is given, the place is not known."""
+    """Read degrees; where nothing is given, the coordinates are not known."""
     found = np.empty(len(columns[name]))
     for row, text in enumerate(columns[name]):
         try:

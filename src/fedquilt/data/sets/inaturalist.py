@@ -55,12 +55,12 @@ def inaturalist(
     ahead: Ahead = 2,
     check: bool = True,
 ) -> Data:
-    """Photographs of 1,203 species by 9,275 users, or by place (Hsu 2020).
+    """Photographs of 1,203 species by 9,275 users, or by location (Hsu 2020).
 
     - `split`: whose images they are: users', or those of an S2 cell with at most 100, 300, 1,000, … images.
     - `source`: "published" reads the published split files. "raw" makes them anew from iNaturalist 2017's annotations:
       `examples` of every class that has as many, and `seed` decides which; it knows where images were taken, too.
-    - `check`: refuse split files that have not the published digests, where there are any.
+    - `check`: refuse split files whose digests differ from the published ones, where there are any.
 
     Labels and clients can be looked at without the image files, which are read when they are needed.
 

@@ -1,4 +1,4 @@
-"""iNaturalist-User-120k and -Geo, made from the annotations of iNaturalist 2017 and its file of places and users.
+"""iNaturalist-User-120k and -Geo, made from the annotations of iNaturalist 2017 and its file of locations and users.
 
 Hsu, Qi and Brown 2020, section 4.1: "truncate tail classes with less than 100 training examples", then subsample "until
 all remaining classes each have 100 examples"; partition by user, or by S2 cells with at most N_max examples, those with
@@ -31,7 +31,7 @@ from fedquilt.data.fetch.folders import find
 from fedquilt.data.formats.json_file import read_json
 
 MOST = {"geo_100": 100, "geo_300": 300, "geo_1k": 1000, "geo_3k": 3000, "geo_10k": 10_000, "geo_30k": 30_000}
-"""N_max of the splits by place."""
+"""N_max of the splits by location."""
 
 LEAST_SHARE = 0.01
 
@@ -120,7 +120,7 @@ def _annotated(name: str) -> _Annotated:
 
 
 def _users_and_coordinates(images: Sequence[int]) -> tuple[Indices, npt.NDArray[np.float64]]:
-    """Read the user and the place of images; −1 and NaN where they are not known."""
+    """Read the user and the coordinates of images; −1 and NaN where they are not known."""
     path = _file(LOCATIONS)
     with _as_expected(path):
         about = {int(entry["id"]): entry for entry in read_json(path)}

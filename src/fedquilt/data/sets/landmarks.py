@@ -55,7 +55,7 @@ def landmarks(
     - `split`: "160k" is the paper's, "23k" the 203 landmarks and 233 users of TensorFlow Federated's gld23k.
     - `source`: "published" reads the published split files, "raw" makes the paper's split anew from the tables of Google
       Landmarks v2; `seed` decides which images are then tested on.
-    - `check`: refuse split files that have not the published digests, where there are any.
+    - `check`: refuse split files whose digests differ from the published ones, where there are any.
 
     Labels and clients can be looked at without the image files, which are read when they are needed.
 

@@ -129,7 +129,7 @@ def libsvm(
     `scale` brings every feature to [−1, 1] by its range over the training part; test values may lie outside, and a
     feature that never changes there becomes 0. Without it features are as published: unscaled in `svmguide1`, `splice`
     and `pendigits`, which random Fourier features make nothing of. Labels are numbered from 0, in their order. `seed`
-    decides which 500 of the 846 examples of `vehicle` are for training; the others have a test part of their own.
+    decides which 500 of the 846 examples of `vehicle` are for training; the other sets have a test file.
 
     `check` refuses files whose numbers have not the digests of those that were at hand when this was written; there is
     none for usps.

@@ -49,7 +49,7 @@ def mnist(standardise: bool = False, check: bool = True) -> Data:
     Pixels are scaled to [0, 1], as in McMahan 2017; `standardise` subtracts their mean, 0.1307, and divides by their
     standard deviation, 0.3081, as well.
 
-    `check` refuses files that have not the published digests.
+    `check` refuses files whose digests differ from the published ones.
 
     >>> data = mnist()  # doctest: +SKIP
     >>> data.train.x.shape, data.test.x.dtype  # doctest: +SKIP

@@ -10,8 +10,8 @@ has the most frequent words of the training posts and two symbols besides, one f
 before a post. Other words are read, but not predicted: they count neither in the loss nor in the accuracy. Posts are cut
 into pieces of 10 words, and the network begins each anew.
 
-The posts are read once, in the order of the file. That takes some 6 bytes a word, 30 a post and 150 a distinct word; what
-stays takes 4 bytes a place of an example. Of an author nothing is kept but a number.
+The posts are read once, in the order of the file. That takes some 6 bytes per word, 30 per post and 150 per distinct
+word; what stays takes 4 bytes per position of an example. Of an author nothing but a number is stored.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def limited(owners: Indices, sizes: Indices, words: int) -> Indices:
 
 
 def code(read: Posts, firsts: Indices, sizes: Indices, vocabulary: int) -> npt.NDArray[np.integer[Any]]:
-    """Give the most frequent of the training posts' words symbols of their own, by frequency, and the others one.
+    """Give the most frequent of the training posts' words a symbol each, by frequency, and all others one symbol.
 
     Of words that are equally frequent, the one that was read first comes first.
     """

@@ -45,7 +45,7 @@ def synthetic(
     test_fraction: TestFraction = 0.1,
     seed: Seed = 0,
 ) -> Data:
-    """Synthetic(α, β): clients with models, features and sizes of their own (Li 2020, Wei 2022).
+    """Synthetic(α, β): every client with its own model, features and size (Li 2020, Wei 2022).
 
     `alpha` says how much the clients' models differ, `beta` how much their features. Take the partition that goes by the
     data's own clients; a client's examples are the same whatever the number of clients.

@@ -191,7 +191,7 @@ def _row_size(inputs: int, roles: Roles) -> int:
 
 
 def _checked(columns: Columns, roles: Roles) -> Columns:
-    """Refuse places that are none on Earth."""
+    """Refuse coordinates that are not on Earth."""
     for index, most in enumerate((90, 180) if columns.coordinates is not None else ()):
         assert columns.coordinates is not None
         wrong = np.flatnonzero(~(np.abs(columns.coordinates[:, index]) <= most))
