@@ -451,7 +451,7 @@ def test_get(site: Site, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     )
     site.files["/two.bin"] = TWO
     assert data(monkeypatch, "get", "pair") == 0
-    assert f"Wrote {home}/pair/two.bin\npair: all 2 files are there" in capsys.readouterr().out
+    assert f"Wrote {home}/pair/two.bin\npair: all 2 files are present" in capsys.readouterr().out
     assert data(monkeypatch, "get", "pair") == 0
     assert "Wrote" not in capsys.readouterr().out
     assert [path for path, _ in site.asked] == ["/one.bin", "/two.bin", "/two.bin"]
