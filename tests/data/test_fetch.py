@@ -536,7 +536,7 @@ def test_files_put_in_place_by_hand(
     (home / "fed_emnist_test.h5").touch()
     assert data(monkeypatch, "get", "femnist") == 0
     assert data(monkeypatch, "list") == 0
-    assert "\nfemnist\tthere\t" in capsys.readouterr().out
+    assert "\nfemnist\tpresent\t" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     if about["per_client_accuracy"] is not None:
         worst = percent(about["per_client_accuracy_worst_tenth"])
         lines["per client"] = (
-            f"{percent(about['per_client_accuracy'])} on average; {worst} on average over the worst tenth of clients"
+            f"{percent(about['per_client_accuracy'])} on average; {worst} for the worst tenth of clients"
         )
     if about["per_client_accuracy_quantiles"] is not None:
         least, *_, middle, _, _, most = about["per_client_accuracy_quantiles"]

@@ -33,7 +33,7 @@ def smallest_cells(coordinates: npt.NDArray[np.float64]) -> Cells:
         raise MissingExtraError("finding S2 cells", "geo") from None
     known = np.isfinite(coordinates).all(axis=1)
     found = np.full(len(coordinates), NOWHERE)
-    found[known] = [lat_lon_to_cell_id(*inverse, DEEPEST) for inverse in coordinates[known].tolist()]
+    found[known] = [lat_lon_to_cell_id(*pair, DEEPEST) for pair in coordinates[known].tolist()]
     return found
 
 

@@ -123,5 +123,5 @@ def _can_be_own(top: str) -> bool:
     spec = importlib.util.find_spec(top)
     if spec is None:
         return False
-    places = [spec.origin] if spec.origin is not None else list(spec.submodule_search_locations or ())
-    return any(Path(index).exists() and not installed(index) for index in places)
+    paths = [spec.origin] if spec.origin is not None else list(spec.submodule_search_locations or ())
+    return any(Path(path).exists() and not installed(path) for path in paths)

@@ -53,10 +53,8 @@ def deal_tests(held: Partition, labels: Labels, test_labels: Labels, seed: int) 
     owners, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     for kind, indices in zip(kinds, np.split(by_label, starts[1:]), strict=True):
         rows_of_kind = rng.permutation(np.flatnonzero(test_labels == kind))
-        clients, quota = (
-            cells.client[indices],
-            cells.examples[indices] * len(rows_of_kind) / np.count_nonzero(labels == kind),
-        )
+        clients = cells.client[indices]
+        quota = cells.examples[indices] * len(rows_of_kind) / np.count_nonzero(labels == kind)
         counts = _rounded(quota, due, clients, rng)
         owners.append(np.repeat(clients, counts))
         rows.append(rows_of_kind[: counts.sum()])

@@ -109,7 +109,7 @@ class PublishedData:
 
     def found(self, file: File) -> Path | None:
         """Return where a file is, or None."""
-        candidates = [folder / candidate for folder in folders() for candidate in self.paths(file)]
+        candidates = [folder / path for folder in folders() for path in self.paths(file)]
         return next((candidate for candidate in candidates if candidate.is_file()), None)
 
     def missing(self) -> list[File]:

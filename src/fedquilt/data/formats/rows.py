@@ -82,5 +82,5 @@ def _values(column: Any) -> list[Any]:
     return [None if index is None else known[index] for index in column.indices.to_pylist()]
 
 
-def _missing(column: str, found_path: Any) -> str:
-    return f"has no column '{column}'; there are: {listed([str(name) for name in found_path]) or 'none'}"
+def _missing(column: str, present: Any) -> str:
+    return f"has no column '{column}'; there are: {listed([str(name) for name in present]) or 'none'}"

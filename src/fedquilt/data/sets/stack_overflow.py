@@ -4,8 +4,8 @@ TensorFlow Federated's data set of that name: 342,477 authors with 135,818,730 s
 16,586,035, written later, to test; two HDF5 files, and a file of word counts, the most frequent first.
 
 Read as for the experiments of Reddi et al. 2021, "Adaptive Federated Optimization": the 10,000 most frequent words; the
-first 20 words of a sentence, then its end, if that is within the 20 positions; at most 1,000 sentences an author. Besides V
-words there are four symbols, numbered as there: 0 for padding, which is not needed here; V + 1 for all other words, V + 2
+first 20 words of a sentence, then its end, if that is within the 20 positions; at most 1,000 sentences per author. Besides
+V words there are four symbols, numbered as there: 0 for padding, which is not needed here; V + 1 for all other words, V + 2
 for the beginning and V + 3 for the end of a sentence. Other words and the end are predicted and count; the published
 accuracies leave them out.
 """

@@ -126,13 +126,13 @@ def _too_long(text: str | bytes) -> str:
 
 
 def _numbers(
-    path: Path, block: list[tuple[int, list[str]]], coordinates: list[int], header: list[str]
+    path: Path, block: list[tuple[int, list[str]]], indices: list[int], header: list[str]
 ) -> npt.NDArray[np.float64]:
     try:
-        return np.array([[row[index] for index in coordinates] for _, row in block], dtype=np.float64)
+        return np.array([[row[index] for index in indices] for _, row in block], dtype=np.float64)
     except ValueError:
         for line, row in block:
-            for index in coordinates:
+            for index in indices:
                 _number(path, line, header[index], row[index])
         raise
 
