@@ -19,7 +19,7 @@ def own(result):
 
 
 def timeless(history):
-    return [{k: v for k, v in record.items() if k != "seconds" and not k.startswith("own")} for record in history]
+    return [{k: v for k, v in record.items() if k != "seconds" and not k.startswith("per_client")} for record in history]
 
 
 def test_two_rounds_by_hand(quadratics):

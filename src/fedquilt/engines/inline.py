@@ -34,7 +34,7 @@ def inline(compute: Compute = "eager", precision: Precision = "float32", device:
     autocast. `device` is torch's: "cpu", "cuda" or "mps".
 
     >>> inline().execution
-    Execution(block=1, compute='eager', place=Place(device='cpu', precision='float32'))
+    Execution(block=1, compute='eager', place=Placement(device='cpu', precision='float32'))
     """
     return InlineEngine(Execution(compute=compute, place=Placement(device, precision)))
 
