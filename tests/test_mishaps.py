@@ -120,7 +120,9 @@ def test_where_it_cannot_be_made_again_the_round_after_the_checkpoint_is_the_nex
 def test_a_key_that_was_changed_by_hand_is_named(command: Command, aloud: Callable[..., Answer]) -> None:
     command("run", "spec.toml")
     spec = Path("runs/spec/spec.toml")
-    spec.write_text(spec.read_text().replace("fraction = 0.3", "fraction = 0.5").partition("# check")[0])
+    spec.write_text(
+        spec.read_text().replace("fraction = 0.3", "fraction = 0.5").partition("# check")[0] + "# check: edited\n"
+    )
     answer = aloud("resume", "runs/spec", "--rounds", "3")
     assert answer.code == 2
     assert answer.err.endswith(
@@ -131,16 +133,16 @@ def test_a_key_that_was_changed_by_hand_is_named(command: Command, aloud: Callab
     assert fedquilt.summary("new")["spec"]["method"]["fraction"] == 0.5
 
 
-def test_a_spec_without_its_check_is_not_to_lose_it_again(command: Command) -> None:
+def test_a_spec_that_says_it_was_edited_is_not_to_say_it_again(command: Command) -> None:
     command("run", "spec.toml")
     spec = Path("runs/spec/spec.toml")
     good = spec.read_text()
     spec.write_text(good.replace("rounds = 2", "rounds = = 2"))
-    assert "delete its line `# check: …`" in command("show", "runs/spec").err
-    spec.write_text(good.partition("# check")[0].replace("rounds = 2", "rounds = = 2"))
+    assert "change its last line to `# check: edited`" in command("show", "runs/spec").err
+    spec.write_text(good.partition("# check")[0].replace("rounds = 2", "rounds = = 2") + "# check: edited\n")
     answer = command("show", "runs/spec")
     assert answer.code == 2
-    assert "delete its line" not in answer.err
+    assert "change its last line" not in answer.err
     assert "Correct it, or restore an intact copy. The records of 2 rounds are intact" in answer.err
 
 

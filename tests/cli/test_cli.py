@@ -314,6 +314,13 @@ def test_list(command: Command, kind: str) -> None:
         assert f"{name} {chosen.summary(name).split()[0]}" in words
 
 
+def test_list_of_all_names_everything(command: Command) -> None:
+    listed = dict(line.split("\t") for line in command("list").out.splitlines())
+    assert list(listed) == list(KINDS)
+    for kind, names in listed.items():
+        assert names.split(", ") == list(getattr(registry, kind))
+
+
 def test_list_of_something_else(command: Command) -> None:
     answer = command("list", "optimisers")
     assert answer.code == 2

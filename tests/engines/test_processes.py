@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
+from multiprocessing import active_children
+from multiprocessing.process import BaseProcess
 
-import psutil
 import pytest
 import torch
 from torch import nn
@@ -19,16 +20,9 @@ from fedquilt.round.federation import Federation
 from fedquilt.round.plan import plan
 
 
-def workers() -> list[psutil.Process]:
-    """The children of this process, but for Python's own tracker of shared memory, which other tests may have started."""
-    return [process for process in psutil.Process().children() if not _tracker(process)]
-
-
-def _tracker(process: psutil.Process) -> bool:
-    try:
-        return "multiprocessing.resource_tracker" in " ".join(process.cmdline())
-    except psutil.Error:  # a worker that was just killed
-        return False
+def workers() -> list[BaseProcess]:
+    """The workers that are alive; torch's compiler has processes of its own, which other tests may have started."""
+    return active_children()
 
 
 class Slow(nn.Module):

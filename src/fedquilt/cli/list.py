@@ -17,8 +17,15 @@ from fedquilt.experiment.explain import KINDS
 EXAMPLE = "fedquilt list methods"
 
 
-def list_(kind: Annotated[str, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(KINDS)}.")]) -> None:
+def list_(
+    kind: Annotated[
+        str | None, typer.Argument(metavar="[KIND]", help=f"What to list: {', '.join(KINDS)}. Unset: the names of all.")
+    ] = None,
+) -> None:
     """List what a spec can name."""
+    if kind is None:
+        _list_all()
+        return
     if kind not in KINDS:
         raise SpecError(f"there is no list '{visible(kind, 80)}'; {nearest(kind, KINDS)}")
     lists: dict[str, registry.Registry] = {kind: getattr(registry, kind)}
@@ -36,3 +43,16 @@ def list_(kind: Annotated[str, typer.Argument(metavar="KIND", help=f"What to lis
         for name in chosen:
             table.add_row(f"[bold]{name}[/bold]", escape(chosen.summary(name)))
         out.print(table)
+
+
+def _list_all() -> None:
+    """List the names of every kind; `fedquilt list KIND` says what each does."""
+    if not out.is_terminal:
+        for kind in KINDS:
+            print(f"{kind}\t{', '.join(getattr(registry, kind))}")
+        return
+    table = Table(box=None, padding=(0, 2, 1, 0), show_header=False)
+    for kind in KINDS:
+        table.add_row(f"[bold]{kind}[/bold]", escape(", ".join(getattr(registry, kind))))
+    out.print(table)
+    out.print(f"What each of them does: {EXAMPLE}; all about one: fedquilt explain fed_prox")

@@ -20,8 +20,14 @@ from fedquilt.base.errors import DataError, RunError, listed
 from fedquilt.base.text import counted
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.records import read_fares, read_record
-from fedquilt.experiment.sealed import DamagedError, UncheckedError, unsealed_json, unsealed_text
-from fedquilt.experiment.spec import ARRAYS, REGISTRIES, Options
+from fedquilt.experiment.sealed import (
+    EDITED,
+    DamagedError,
+    edited_text,
+    unsealed_json,
+    unsealed_text,
+)
+from fedquilt.experiment.spec import ARRAYS, Options
 from fedquilt.partition.stored import describe_stored
 
 SPEC = "spec.toml"
@@ -128,7 +134,7 @@ def _no_run(folder: Path) -> str:
 def _read(folder: Path) -> Contents:
     # Checkpoints come before records: while a run goes on, a record is written before the checkpoint that needs it.
     good, bad = _read_checkpoints(checkpoint_paths(folder))
-    records, lines, unchecked = _read_records(folder / METRICS)
+    records, lines = _read_records(folder / METRICS)
     saved, lost = _chosen(good, [record["round"] for record in records])
     damage = [*bad.values()]
     if lines or lost:
@@ -153,13 +159,8 @@ def _read(folder: Path) -> Contents:
     )
     still_good = f"The records of {counted(len(records), 'round')} are intact{kept}"
     tables, checked = _read_spec(folder / SPEC, still_good)
-    if not checked and (unchecked or _unchecked(folder / ENVIRONMENT)):
-        raise RunError(
-            f"{folder}: was written by an older version of fedquilt, whose files have no checksums, and cannot be read by "
-            "this one: run its spec again, in another folder"
-        )
     if not checked:
-        damage.append(f"{folder / SPEC}: has no checksum, as after a change by hand; it is used as it is")
+        damage.append(f"{folder / SPEC}: was changed by hand, as its last line says; it is used as it is")
     unusable = (*bad, *passed_over)
     history = History(records, 0 if saved is None else saved.run.round)
     return Contents(tables, checked, history, lost, tuple(lines), saved, unusable, fares, error, tuple(damage))
@@ -187,34 +188,17 @@ def _or_damage(path: Path, read: Callable[[bytes], Read], damage: list[str]) -> 
         return None
 
 
-def _unchecked(path: Path) -> bool:
-    """Say whether a file of JSON is missing, or whole but without a check."""
-    try:
-        unsealed_json(path.read_bytes(), indent=2)
-    except (UncheckedError, FileNotFoundError):
-        return True
-    except DamagedError:
-        return False
-    return False
-
-
 def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
-    content, checked = path.read_bytes(), True
+    """Return the tables of a run's spec, and whether they are as they were written, not changed by hand."""
+    content = path.read_bytes()
     if not content.strip():
         raise RunError(f"{path}: is damaged: it is empty. Restore an intact copy. {still_good}")
+    edited = edited_text(content)
     try:
-        try:
-            text = unsealed_text(content)
-        except UncheckedError:
-            text, checked = content.decode(), False
-        tables = tomllib.loads(text)
-        if not checked:
-            _require_whole(text, tables)
+        tables = tomllib.loads(unsealed_text(content) if edited is None else edited)
     except (ValueError, RecursionError) as why:  # damage, or not TOML
-        todo = (
-            "If you changed it on purpose, delete its line `# check: …` and continue; otherwise restore an intact copy"
-        )
-        if not checked:  # that line is gone already: a change by hand went wrong
+        todo = f"If you changed it on purpose, change its last line to `# check: {EDITED}`; otherwise restore an intact copy"
+        if edited is not None:
             todo = "Correct it, or restore an intact copy"
         raise RunError(f"{path}: is damaged, or was changed by hand: {why}. {todo}. {still_good}") from None
     for name, table in tables.items():
@@ -225,30 +209,19 @@ def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
         check(Options, tables.get("run", {}))
     except ArgumentError as error:
         raise RunError("\n".join(f"{path}: [run] {each.key}: {each.message}" for each in error.problems)) from None
-    return tables, checked
+    return tables, edited is None
 
 
-def _require_whole(text: str, tables: dict[str, Any]) -> None:
-    """Tell a spec that was changed by hand, and lost its check on purpose, from one that was cut short."""
-    needed = ("run", "python") if "python" in tables else ("run", *REGISTRIES)
-    missing = [f"[{name}]" for name in needed if name not in tables]
-    if missing or not text.endswith("\n"):
-        lacks = f"it lacks {', '.join(missing)}" if missing else "its last line is unfinished"
-        raise DamagedError(f"it carries no check and is cut short: {lacks}")
-
-
-def _read_records(path: Path) -> tuple[list[dict[str, Any]], dict[int, str], bool]:
-    """Return the good records, the damaged lines by number with what is wrong, and whether no line carries a check."""
+def _read_records(path: Path) -> tuple[list[dict[str, Any]], dict[int, str]]:
+    """Return the good records, and the damaged lines by number with what is wrong."""
     records: list[dict[str, Any]] = []
     damaged: dict[int, str] = {}
-    unchecked = 0
     *lines, rest = path.read_bytes().split(b"\n") if path.exists() else [b""]
     for number, line in enumerate(lines, start=1):
         try:
             record = read_record(line + b"\n")
         except DamagedError as why:
             damaged[number] = str(why)
-            unchecked += isinstance(why, UncheckedError)
             continue
         before = records[-1]["round"] if records else 0
         if record["round"] <= before:
@@ -257,7 +230,7 @@ def _read_records(path: Path) -> tuple[list[dict[str, Any]], dict[int, str], boo
         records.append(record)
     if rest:
         damaged[len(lines) + 1] = "it is unfinished"
-    return records, damaged, 0 < unchecked == len(lines)
+    return records, damaged
 
 
 def _gaps(rounds: Sequence[int], done: int) -> tuple[range, ...]:

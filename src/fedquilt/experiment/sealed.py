@@ -12,19 +12,12 @@ from typing import Any
 
 KEY = "check"
 MARK = "# check: "
-HINT = "; delete this line if you change the file by hand"
+EDITED = "edited"
+HINT = f"; write {EDITED} for the digits if you change the file by hand"
 
 
 class DamagedError(ValueError):
     """A content that is not what was written; the text says why."""
-
-
-class UncheckedError(DamagedError):
-    """A content that carries no check at all."""
-
-    def __init__(self) -> None:
-        """Say so."""
-        super().__init__("it has no checksum")
 
 
 def sealed_json(about: dict[str, Any], indent: int | None = None) -> str:
@@ -53,7 +46,7 @@ def unsealed_json(content: bytes, indent: int | None = None) -> dict[str, Any]:
     if not isinstance(about, dict):
         raise DamagedError("it is not a JSON object")
     if about.pop(KEY, None) is None:
-        raise UncheckedError
+        raise DamagedError("it has no checksum")
     if sealed_json(about, indent) != text:
         raise DamagedError("its checksum does not match")
     return about
@@ -64,7 +57,7 @@ def sealed_text(text: str) -> str:
 
     >>> print(sealed_text("rounds = 2"), end="")
     rounds = 2
-    # check: be2510b147516a05; delete this line if you change the file by hand
+    # check: be2510b147516a05; write edited for the digits if you change the file by hand
     """
     whole = text if text.endswith("\n") else text + "\n"
     return f"{whole}{MARK}{_digest(whole)}{HINT}\n"
@@ -77,7 +70,7 @@ def unsealed_text(content: bytes) -> str:
     'rounds = 2\\n'
     >>> unsealed_text(b"rounds = 3")
     Traceback (most recent call last):
-    fedquilt.experiment.sealed.UncheckedError: it has no checksum
+    fedquilt.experiment.sealed.DamagedError: its last line, `# check: …`, is missing
     """
     try:
         text = content.decode("utf-8")
@@ -85,10 +78,22 @@ def unsealed_text(content: bytes) -> str:
         raise DamagedError(f"it is not text in UTF-8 (byte {error.start})") from None
     body, mark, _ = text.rpartition(MARK)
     if not mark:
-        raise UncheckedError
+        raise DamagedError("its last line, `# check: …`, is missing")
     if sealed_text(body) != text:
         raise DamagedError("its checksum does not match")
     return body
+
+
+def edited_text(content: bytes) -> str | None:
+    """Return a text whose last line says that somebody changed it by hand, without that line; None if it does not say so.
+
+    A file that was cut short has no such line: it is never taken for one that was changed.
+
+    >>> edited_text(b"rounds = 3\\n# check: edited"), edited_text(b"rounds = 3\\n")
+    ('rounds = 3\\n', None)
+    """
+    body, mark, check = content.decode("utf-8", errors="replace").rpartition(MARK)
+    return body if mark and check.split(";")[0].strip() == EDITED else None
 
 
 def _digest(text: str) -> str:
