@@ -157,7 +157,7 @@ def test_a_spec_that_was_changed_is_refused_with_what_to_do(ask, whole: Path, tm
     folder = changed(whole, tmp_path, keep_check=True)
     with pytest.raises(
         RunError,
-        match=r"was changed by hand: .* If you changed it on purpose, change its last line to `# check: edited`",
+        match=r"was changed by hand: .* If that was on purpose, change its last line to `# check: edited`",
     ) as error:
         ask(folder)
     assert "The records of 4 rounds are intact, and so is the checkpoint of round 4" in str(error.value)

@@ -197,7 +197,7 @@ def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
     try:
         tables = tomllib.loads(unsealed_text(content) if edited is None else edited)
     except (ValueError, RecursionError) as why:  # damage, or not TOML
-        todo = f"If you changed it on purpose, change its last line to `# check: {EDITED}`; otherwise restore an intact copy"
+        todo = f"If that was on purpose, change its last line to `# check: {EDITED}`; otherwise restore an intact copy"
         if edited is not None:
             todo = "Correct it, or restore an intact copy"
         raise RunError(f"{path}: is damaged, or was changed by hand: {why}. {todo}. {still_good}") from None
