@@ -53,7 +53,7 @@ GIVEN = {"partition": frozenset({"labels", "data"}), "model": frozenset({"data"}
 
 EXPERIMENT_TABLES = (
     "experiment", "case", "grid", "zip", "when", "values", "derive", "tune", "repeat", "metric", "significance",
-    "published", "scale", "search", "stop",
+    "published", "scale", "search",
 )  # fmt: skip
 """Tables of a file that describes many runs; see `experiment/design`."""
 

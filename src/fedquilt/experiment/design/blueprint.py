@@ -66,15 +66,14 @@ class Blueprint:
 
     def tuned(self, cell: Sequence[str]) -> dict[str, list[Any]]:
         """Return what is tuned in a cell: keys that its function takes and that its case does not set by itself."""
-        changes = self._changes(cell)
         tables, _ = self._tables(cell, {}, {}, None)
-        common = {} if self.tuning is None else self.tuning.keys
-        common = {
+        own = {key for change in self._changes(cell) for key in change.tune}
+        fixed = {key for change in self._changes(cell) for key in change.keys}
+        return {
             key: values
-            for key, values in common.items()
-            if takes(tables, key) is not False and not any(key in change.keys for change in changes)
+            for key, values in self._lists(cell).items()
+            if key in own or (key not in fixed and key not in self.repeat and takes(tables, key) is not False)
         }
-        return common | {key: values for change in changes for key, values in change.tune.items()}
 
     def combinations(self, cell: Sequence[str]) -> Iterator[Table]:
         """Go through the combinations of tuned values in a cell."""
@@ -93,13 +92,18 @@ class Blueprint:
         repeated = {key: values[repeat] for key, values in self.repeat.items()}
         tables, derived = self._tables(cell, tuned, repeated, fold)
         repeated = {key: value for key, value in repeated.items() if takes(tables, key) is not False}
-        lists = self.tuned(cell) | self.repeat
+        lists = self._lists(cell)
         varied = {**tuned, **(repeated if fold is None else {})}
         pieces = [axis.piece(case) for axis, case in zip(self.axes, cell, strict=True)]
         pieces += [f"{self.shortened[key]}={_text(value, lists.get(key, []))}" for key, value in varied.items()]
         name = folder_name(pieces if fold is None else [*pieces, f"fold={fold}"])
         spec = check_spec(tables, source=f"{self.source} ({name})", folder=self.folder)
         return Trial(name, tuple(cell), dict(tuned), repeated, fold, spec, derived)
+
+    def _lists(self, cell: Sequence[str]) -> dict[str, list[Any]]:
+        """Return the lists of values that trials of a cell differ by."""
+        own = {key: values for change in self._changes(cell) for key, values in change.tune.items()}
+        return {**(self.tuning.keys if self.tuning is not None else {}), **own, **self.repeat}
 
     def _changes(self, cell: Sequence[str]) -> list[Change]:
         changes = [axis.cases[case] for axis, case in zip(self.axes, cell, strict=True)]
