@@ -42,6 +42,7 @@ class Blueprint:
     repeat: dict[str, list[Any]]
     derive: dict[str, Formula]
     scale: Table
+    scale_name: str | None
     sets: Table
     shortened: dict[str, str]
 
@@ -137,11 +138,19 @@ class Blueprint:
         cells = [self._tables(cell, {}, {}, None)[0] for cell in self.cells()]
         tuned = {key for cell in self.cells() for key in self.tuned(cell)}
         homes = {f"[{key.partition('.')[0]}] {key.partition('.')[2]}": key for key in flattened(self.base, self.source)}
-        homes |= {f"[scale] {key}": key for key in self.scale} | {f"--set {key}": key for key in self.sets}
+        homes |= {f"[scale.{self.scale_name}] {key}": key for key in self.scale} | {
+            f"--set {key}": key for key in self.sets
+        }
         homes |= {f'[repeat] "{key}"': key for key in self.repeat} | {f'[derive] "{key}"': key for key in self.derive}
         for where, key in homes.items():
             if all(takes(tables, key) is False for tables in cells):
                 raise SpecError(f"{self.source}: {where}: {_no_case(cells, key)}")
+        held_out = all("validation" in tables["run"] for tables in cells)
+        if self.tuning is not None and self.tuning.by == "validation" and not self.tuning.folds and not held_out:
+            raise SpecError(
+                f'{self.source}: [tune] by: "validation" needs examples to choose by: write [run] validation = 0.1, '
+                "or [tune] folds = 5"
+            )
         for key in self.tuning.keys if self.tuning is not None else ():
             if key not in tuned:
                 fixed = any(takes(tables, key) is not False for tables in cells)

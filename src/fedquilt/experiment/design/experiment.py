@@ -172,7 +172,7 @@ def _read(tables: Table, source: str, folder: Path | None, scale: str | None, se
     metrics = read_metrics(tables.get("metric"), source)
     published = read_published(tables.get("published", []), *_key_space(full, metrics), source)
     changed = scaled(tables, changes, where)
-    blueprint = full if scale is None else _blueprint(changed, source, folder, sets, changes, where)
+    blueprint = full if scale is None else _blueprint(changed, source, folder, sets, changes, scale)
     metrics = read_metrics(changed.get("metric"), source)
     axes, keys = _key_space(blueprint, metrics)
     metrics = tuple(_resolved(metric, blueprint, axes, keys) for metric in metrics)
@@ -204,8 +204,14 @@ def _resolved(metric: CellMetric, blueprint: Blueprint, axes: Sequence[Axis], ke
 
 
 def _blueprint(
-    tables: Table, source: str, folder: Path | None, sets: Table, scale: Table | None = None, where: str = ""
+    tables: Table,
+    source: str,
+    folder: Path | None,
+    sets: Table,
+    scale: Table | None = None,
+    scale_name: str | None = None,
 ) -> Blueprint:
+    where = f"{source}: [scale.{scale_name}]"
     tuning = read_tuning(tables.get("tune"), source)
     repeat = lists(tables.get("repeat", {}), f"{source}: [repeat]")
     require_same_length(repeat, f"{source}: [repeat]")
@@ -236,6 +242,7 @@ def _blueprint(
         repeat=repeat,
         derive={key: read_formula(text, f'{source}: [derive] "{key}"') for key, text in formulas.items()},
         scale=keys,
+        scale_name=scale_name,
         sets=sets,
         shortened=short_names(
             [*(key for axis in axes if not axis.named for key in axis.keys), *varied, *own],
