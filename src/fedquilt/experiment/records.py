@@ -51,6 +51,8 @@ def _record(
     clients: list[Whole] = EMPTY,
     steps: Whole = 0,
     examples: Whole = 0,
+    batches: Whole = 0,
+    gradients: Whole = 0,
     absent: list[LeftOut] = EMPTY,
     simulated_seconds: NonNegative = 0.0,
     metrics: Metrics = NO_METRICS,

@@ -12,6 +12,7 @@ from fedquilt.algorithm.algorithm import Algorithm, check_consistent
 from fedquilt.algorithm.exchange import Setting
 from fedquilt.algorithm.metric import Metric
 from fedquilt.algorithm.parts.sampling import Epochs
+from fedquilt.algorithm.parts.selection import require_enough_clients
 from fedquilt.algorithm.state import RunState
 from fedquilt.base.errors import naming_part
 from fedquilt.base.replaced import replaced
@@ -83,6 +84,8 @@ class Federation:
             require_sound(data)
         data, held, server_rows, tests = divided(data, partition, algorithm, seed)
         require_labels_to_flip(simulation, data)
+        with naming_part(algorithm.name):
+            require_enough_clients(algorithm.select, len(held))
         module = copied(module)
         replica = Replica(module, Layout.of(module))
         require_trained_classifier(module, algorithm)

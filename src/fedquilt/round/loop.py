@@ -100,6 +100,8 @@ def _record(server: Server, steps: list[Step]) -> Record:
         "applied": any(step.applied for step in steps),
         "steps": sum(step.merged.steps for step in steps),
         "examples": sum(step.merged.examples for step in steps),
+        "batches": max(step.merged.batches for step in steps),
+        "gradients": sum(step.merged.gradients for step in steps),
         "bytes_down": down if sends else 0,
         "bytes_up": up if sends else 0,
     }
