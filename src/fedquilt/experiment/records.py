@@ -48,6 +48,8 @@ def _record(
     bytes_up: Whole,
     train_loss: Finite | None = None,
     local_loss: float | None = None,
+    validation_accuracy: Finite | None = None,
+    validation_loss: Finite | None = None,
     clients: list[Whole] = EMPTY,
     steps: Whole = 0,
     examples: Whole = 0,

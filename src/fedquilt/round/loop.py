@@ -44,6 +44,8 @@ def rounds(
                 yield run, clock.timed(pending())
         run, steps = end()
         record = _record(server, steps)
+        if measures.validation:
+            record |= {"validation_accuracy": None, "validation_loss": None}
         if measured:
             pending = partial(_complete, record, evaluating(server, session, run, measures), diagnosing)
         else:
