@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fedquilt.base.errors import SpecError, nearest
@@ -67,7 +68,7 @@ class Blueprint:
 
     def tuned(self, cell: Sequence[str]) -> dict[str, list[Any]]:
         """Return what is tuned in a cell: keys that its function takes and that its case does not set by itself."""
-        tables, _ = self._tables(cell, {}, {}, None)
+        tables = self._plain(cell)
         own = {key for change in self._changes(cell) for key in change.tune}
         fixed = {key for change in self._changes(cell) for key in change.keys}
         return {
@@ -113,6 +114,24 @@ class Blueprint:
     def _tables(
         self, cell: Sequence[str], tuned: Mapping[str, Any], repeated: Mapping[str, Any], fold: int | None
     ) -> tuple[Table, dict[str, float]]:
+        """Return the tables of a trial's spec, and what was derived for them."""
+        tables = self._plain(cell, tuned, repeated, fold)
+        derived = {}
+        for key, formula in self.derive.items():
+            if key not in self.scale and key not in self.sets and takes(tables, key) is not False:
+                derived[key] = formula.value(tables)
+                assign(tables, {key: derived[key]}, formula.where)
+        tables.pop(VALUES, None)
+        return tables, derived
+
+    def _plain(
+        self,
+        cell: Sequence[str],
+        tuned: Mapping[str, Any] = MappingProxyType({}),
+        repeated: Mapping[str, Any] = MappingProxyType({}),
+        fold: int | None = None,
+    ) -> Table:
+        """Return the tables of a trial before anything is derived."""
         tables = copy.deepcopy(self.base)
         for axis, case in zip(self.axes, cell, strict=True):
             assign(tables, axis.cases[case].keys, f"{axis.where} {visible(case, 40)}:")
@@ -125,17 +144,11 @@ class Blueprint:
         if fold is not None and self.tuning is not None:
             assign(tables, {"run.folds": self.tuning.folds, "run.fold": fold}, f"{self.source}: [tune] folds")
         _prune(tables, self.base)
-        derived = {}
-        for key, formula in self.derive.items():
-            if key not in self.scale and key not in self.sets and takes(tables, key) is not False:
-                derived[key] = formula.value(tables)
-                assign(tables, {key: derived[key]}, formula.where)
-        tables.pop(VALUES, None)
-        return tables, derived
+        return tables
 
     def require_taken(self) -> None:
         """Refuse a key that no case takes."""
-        cells = [self._tables(cell, {}, {}, None)[0] for cell in self.cells()]
+        cells = [self._plain(cell) for cell in self.cells()]
         tuned = {key for cell in self.cells() for key in self.tuned(cell)}
         homes = {f"[{key.partition('.')[0]}] {key.partition('.')[2]}": key for key in flattened(self.base, self.source)}
         homes |= {f"[scale.{self.scale_name}] {key}": key for key in self.scale} | {
@@ -163,7 +176,7 @@ class Blueprint:
     def _require_everywhere(self, axis: Axis) -> None:
         """Refuse a grid over a key that a case does not take: cells would differ in name only."""
         for cell in self.cells():
-            tables, _ = self._tables(cell, {}, {}, None)
+            tables = self._plain(cell)
             for key in axis.keys:
                 if takes(tables, key) is False:
                     raise SpecError(
