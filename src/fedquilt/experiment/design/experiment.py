@@ -11,6 +11,7 @@ It has the tables of a spec, which all its runs share, and beside them tables th
     [tune]          "table.key" = [values]: the best are taken in every cell, by = "validation" or "test"
     [repeat]        "table.key" = [values]: seeds and populations; mean ± std
     [metric]        what a cell shows;  [significance] which cells are compared
+    [[figure]]      figures that are no learning curves: see `figures`
     [[published]]   published values;  [scale.NAME] other sizes of the same experiment
 """
 
@@ -31,6 +32,7 @@ from fedquilt.experiment.design.axes import Axis, Change, read_axes, require_sam
 from fedquilt.experiment.design.blueprint import MOST_TRIALS, Blueprint
 from fedquilt.experiment.design.comparison import Significance, read_significance
 from fedquilt.experiment.design.conditions import axis_number, case_of, read_conditions
+from fedquilt.experiment.design.figures import FigureRequest, read_figures
 from fedquilt.experiment.design.formula import read_formula
 from fedquilt.experiment.design.keys import SPEC_TABLES, VALUES, flattened, lists, short_names
 from fedquilt.experiment.design.metric import CellMetric, read_metrics
@@ -75,6 +77,7 @@ class Experiment:
     scale: str | None
     file: Path | None
     significance: Significance | None
+    figures: tuple[FigureRequest, ...]
     search: Table | None
     tables: Table
     blueprint: Blueprint
@@ -162,6 +165,7 @@ class _Parts:
     metrics: tuple[CellMetric, ...]
     published: tuple[PublishedValue, ...]
     significance: Significance | None
+    figures: tuple[FigureRequest, ...]
     search: Table | None
 
 
@@ -180,8 +184,9 @@ def _read(tables: Table, source: str, folder: Path | None, scale: str | None, se
     rows, columns = _layout(about, blueprint.axes, len(metrics) > 1, source)
     compared = read_significance(changed.get("significance"), blueprint.axes, blueprint.repeats, source)
     published = tuple(each for each in published if each.key in keys)
+    figures = read_figures(changed.get("figure", []), blueprint.axes, list(blueprint.cells()), source)
     search = changed.get("search")
-    return _Parts(blueprint, about, rows, columns, metrics, published, compared, search)
+    return _Parts(blueprint, about, rows, columns, metrics, published, compared, figures, search)
 
 
 def _resolved(metric: CellMetric, blueprint: Blueprint, axes: Sequence[Axis], keys: set[tuple[str, ...]]) -> CellMetric:
@@ -320,6 +325,7 @@ def _finished(parts: _Parts, path: Path | None, tables: Table, scale: str | None
         scale=scale,
         file=path,
         significance=parts.significance,
+        figures=parts.figures,
         search=parts.search,
         tables=tables,
         blueprint=blueprint,
