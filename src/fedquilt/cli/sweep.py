@@ -19,7 +19,7 @@ from fedquilt.cli.options import NoImport, Out, Sets, Unsets
 from fedquilt.experiment.design.experiment import load_experiment
 from fedquilt.experiment.progress import Lines, Live, watcher
 
-EXAMPLE = "fedquilt sweep experiments/mcmahan-2017/table-1-iid-b10.toml"
+EXAMPLE = "fedquilt sweep experiments/mcmahan-2017/table-1.toml"
 UNTOUCHED = "Interrupted before any training began: nothing was started, and nothing saved."
 
 

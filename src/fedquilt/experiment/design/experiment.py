@@ -37,7 +37,7 @@ from fedquilt.experiment.design.formula import read_formula
 from fedquilt.experiment.design.keys import SPEC_TABLES, VALUES, flattened, lists, short_names
 from fedquilt.experiment.design.metric import CellMetric, read_metrics
 from fedquilt.experiment.design.published import PublishedValue, read_published
-from fedquilt.experiment.design.scale import chosen_scale, kept, scale_keys, scaled
+from fedquilt.experiment.design.scale import chosen_scale, dotted, kept, scale_keys, scaled
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.design.tuning import Tuning, read_tuning
 from fedquilt.experiment.spec import EXPERIMENT_TABLES, assignment, change, read_tables, require_tables
@@ -130,7 +130,7 @@ def load_experiment(
     source = str(path) if path is not None else "experiment"
     tables = copy.deepcopy(dict(file)) if isinstance(file, Mapping) else read_tables(Path(file))
     require_plain(tables, source)
-    origin = tables.pop(ORIGIN, {})
+    origin = _origin(tables.pop(ORIGIN, {}), source)
     folder = Path(origin["folder"]) if "folder" in origin else path.resolve().parent if path is not None else None
     scale = scale if scale is not None else origin.get("scale")
     sets = list(sets)
@@ -145,8 +145,22 @@ def load_experiment(
     return _finished(experiment, path, resolved, scale, list(only))
 
 
+def _origin(table: object, source: str) -> Table:
+    """Check the table of a resolved file that says where it comes from."""
+    known = {"file": str, "folder": str, "scale": str, "sets": dict}
+    if isinstance(table, dict) and all(isinstance(value, known.get(key, ())) for key, value in table.items()):
+        return table
+    raise SpecError(f"{source}: [{ORIGIN}]: is written by `fedquilt sweep`, and is damaged here: take it out")
+
+
 def _require_experiment(tables: Mapping[str, Any], source: str) -> None:
     require_tables(tables, source, EXPERIMENT_TABLES)
+    for name in EXPERIMENT_TABLES:
+        if name not in ("when", "published", "figure", "metric") and not isinstance(tables.get(name, {}), dict):
+            raise SpecError(f"{source}: {name}: must be a table, [{name}], got {short(tables[name])}")
+    for name, value in tables.get(VALUES, {}).items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise SpecError(f"{source}: [{VALUES}] {visible(name, 80)}: must be a number, got {short(value)}")
     if not any(name in tables for name in _VARYING):
         raise SpecError(
             f"{source}: describes a single run: use `fedquilt run`, or say what varies, for example in a table "
@@ -183,7 +197,8 @@ def _read(tables: Table, source: str, folder: Path | None, scale: str | None, se
     about = _about(changed.get("experiment", {}), source)
     rows, columns = _layout(about, blueprint.axes, len(metrics) > 1, source)
     compared = read_significance(changed.get("significance"), blueprint.axes, blueprint.repeats, source)
-    published = tuple(each for each in published if each.key in keys)
+    # What was published is of the full experiment's metric, and nothing to compare another with.
+    published = () if "metric" in changes else tuple(each for each in published if each.key in keys)
     figures = read_figures(changed.get("figure", []), blueprint.axes, list(blueprint.cells()), source)
     search = changed.get("search")
     return _Parts(blueprint, about, rows, columns, metrics, published, compared, figures, search)
@@ -248,6 +263,7 @@ def _blueprint(
         derive={key: read_formula(text, f'{source}: [derive] "{key}"') for key, text in formulas.items()},
         scale=keys,
         scale_name=scale_name,
+        scale_tunes=frozenset(dotted((scale or {}).get("tune", {}))),
         sets=sets,
         shortened=short_names(
             [*(key for axis in axes if not axis.named for key in axis.keys), *varied, *own],
