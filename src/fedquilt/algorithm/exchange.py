@@ -71,10 +71,15 @@ class Trained:
 
 
 class Parting(NamedTuple):
-    """A client's new state, for its next round, and its extra upload to the server."""
+    """A client's new state, for its next round, its extra upload to the server, and what it trained for that.
+
+    `batches` and `gradients` are the batches that it ran besides local training, and the examples in them.
+    """
 
     client_state: Tensors | None = None
     extra_upload: Tensors | None = None
+    batches: int = 0
+    gradients: int = 0
 
 
 class Upload(NamedTuple):

@@ -24,6 +24,7 @@ class ClientUpdate:
     """What a client sends back. Its tensors are valid until the engine is asked for the next one.
 
     `extra_upload` and `client_state` are by exchange: what is sent besides the update, and the client's new state.
+    `more_batches` and `more_gradients` count what exchanges trained besides, such as a personal model.
     """
 
     client: int
@@ -37,6 +38,8 @@ class ClientUpdate:
     examples: int
     client_state: State | None = None
     extra_upload: State = field(default_factory=dict)
+    more_batches: int = 0
+    more_gradients: int = 0
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,19 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from fedquilt.base.errors import FedquiltError, nearest
+
 EVALUATED = ("accuracy", "loss", "metrics")
 """What a record has, one or more, where the model was evaluated."""
+
+MAIN = (
+    "accuracy", "loss", "train_loss", "local_loss", "validation_accuracy", "validation_loss", "per_client_accuracy",
+    "per_client_accuracy_worst_tenth", "conflict_rate",
+)  # fmt: skip
+"""What stands in a record by itself; other metrics are in its `metrics`."""
+
+COUNTS = ("batches", "gradients", "steps", "examples", "bytes_down", "bytes_up", "seconds")
+"""What a record counts, so that it adds up over rounds."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +91,37 @@ class History:
         >>> History([{"round": 1, "loss": None, "accuracy": 0.5}, {"round": 2, "loss": 0.25}]).curve("loss")
         ([2], [0.25])
         """
-        main = name in ("accuracy", "loss")
-        found = [(r["round"], (r if main else r.get("metrics", {})).get(name)) for r in self._evaluated()]
+        found = [(r["round"], (r if name in MAIN else r.get("metrics", {})).get(name)) for r in self._evaluated()]
         known = [(round_, value) for round_, value in found if value is not None]
         return [round_ for round_, _ in known], [value for _, value in known]
+
+    def curve_along(self, count: str, name: str = "accuracy") -> tuple[list[float], list[float]]:
+        """A curve over what was spent instead of rounds: over "batches", "gradients", or another count that adds up.
+
+        >>> spent = [{"round": 1, "batches": 5}, {"round": 2, "batches": 8, "accuracy": 0.5}]
+        >>> History(spent).curve_along("batches")
+        ([13], [0.5])
+        """
+        rounds, values = self.curve(name)
+        spent = dict(zip(*self.cumulative(count), strict=True))
+        return [spent[round_] for round_ in rounds], values
+
+    def cumulative(self, name: str) -> tuple[list[int], list[float]]:
+        """All rounds, and the sum up to each of what is counted in every one.
+
+        Names are those of a record that add up: "batches" (the largest number that any client of a round ran: a budget of
+        time, Hsu 2020, Table 2), "gradients" (of single examples, by all clients: McMahan 2017, Figure 9), "steps",
+        "examples", "bytes_down", "bytes_up", "seconds".
+
+        >>> History([{"round": 1, "gradients": 600}, {"round": 2, "gradients": 400}]).cumulative("gradients")
+        ([1, 2], [600, 1000])
+        """
+        if name not in COUNTS:
+            raise FedquiltError(f"'{name}' is not counted in every round; {nearest(name, COUNTS)}")
+        lacking = [record["round"] for record in self.records if name not in record]
+        if lacking:
+            raise FedquiltError(f"round {lacking[0]} has no count of {name}: an older version of fedquilt recorded it")
+        return [record["round"] for record in self.records], list(accumulate(record[name] for record in self.records))
 
     @property
     def best(self) -> tuple[int, float] | None:
@@ -106,11 +144,12 @@ class History:
         return rounds_to(*self.curve("accuracy"), target)
 
 
-def rounds_to(rounds: Sequence[int], accuracies: Sequence[float], target: float) -> float | None:
+def rounds_to(rounds: Sequence[float], accuracies: Sequence[float], target: float) -> float | None:
     """Return where the learning curve first crosses the target, or None if it never does.
 
     McMahan 2017: each curve is made monotone by taking the best accuracy of all rounds so far, and the crossing is found
-    by linear interpolation between the points. A first point that is already there counts as its own round.
+    by linear interpolation between the points. A first point that is already there counts as its own round. `rounds` may
+    as well be what was spent up to them: batches, bytes or seconds.
 
     >>> rounds_to([1, 2, 3, 4], [0.25, 0.5, 0.4, 1.0], target=0.75)
     3.5

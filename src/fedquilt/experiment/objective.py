@@ -14,6 +14,7 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import Registry
 from fedquilt.base.text import short
 from fedquilt.experiment.imports import imported
+from fedquilt.round.validation import Validation
 
 if TYPE_CHECKING:
     from fedquilt.experiment.spec import Options
@@ -57,6 +58,11 @@ def chosen_metrics(
                 f"{where}: there is another '{metric.name}'; name each metric once, and give yours another name"
             )
     return metrics
+
+
+def chosen_validation(options: Options) -> Validation | None:
+    """Return what is held out of clients' training examples, if anything is."""
+    return Validation.asked(options.validation, options.folds, options.fold)
 
 
 def written(chosen: str | OwnFunction) -> str:

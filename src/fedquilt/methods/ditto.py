@@ -54,5 +54,7 @@ def ditto(
 
 
 def _train_personal_model(inner: Algorithm, visit: Visit, trained: Trained) -> Parting:
-    after = train_locally(inner, visit.context, visit.data, personal_model_of(visit), purpose="ditto ").after
-    return Parting(client_state={"vector": after.vector, "buffers": after.buffers, "counters": after.counters})
+    personal = train_locally(inner, visit.context, visit.data, personal_model_of(visit), purpose="ditto ")
+    after = personal.after
+    state = {"vector": after.vector, "buffers": after.buffers, "counters": after.counters}
+    return Parting(client_state=state, batches=personal.steps, gradients=personal.examples)

@@ -60,12 +60,14 @@ def close_visit(
     delta = fitted.after.vector - context.start.vector
     client_state: State = {OPTIMISER: fitted.optimiser} if algorithm.local.keep else {}
     extra_upload: State = {}
+    batches = gradients = 0
     trained = _trained(algorithm, context, fitted, delta)
     for exchange in algorithm.exchanges:
         if exchange.end is not None:
             parting = exchange.end(opened.visits[exchange.name], trained)
             client_state |= {exchange.name: dict(parting.client_state)} if parting.client_state is not None else {}
             extra_upload |= {exchange.name: dict(parting.extra_upload)} if parting.extra_upload is not None else {}
+            batches, gradients = batches + parting.batches, gradients + parting.gradients
     return ClientUpdate(
         client=context.client,
         slot=context.slot,
@@ -78,6 +80,8 @@ def close_visit(
         examples=fitted.examples,
         client_state=client_state or None,
         extra_upload=extra_upload,
+        more_batches=batches,
+        more_gradients=gradients,
     )
 
 
