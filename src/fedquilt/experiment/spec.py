@@ -64,6 +64,8 @@ class Options:
     - `train_loss`: also measure the loss on the whole training set.
     - `diagnose`: also measure why clients disagree: conflicts, divergence, the terms of the excess-risk bound.
     - `stop_at`: stop once test accuracy reaches this.
+    - `patience`: stop once so many rounds have brought no better test accuracy (no lower loss, where there is none).
+    - `budget_seconds`: stop at the end of the round in which the rounds have taken this long, all together.
     - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
     - `client_seconds`: how long a client may take, by the clock, before it is left out of the round; unset, for ever.
     - `on_divergence`: what to do once the run has diverged: "stop", or "go_on" to the last round.
@@ -80,6 +82,8 @@ class Options:
     train_loss: bool = False
     diagnose: bool = False
     stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
+    patience: Count | None = None
+    budget_seconds: Positive | None = None
     checkpoint_seconds: NonNegative = 10.0
     client_seconds: Positive | None = None
     on_divergence: Literal["stop", "go_on"] = "stop"
