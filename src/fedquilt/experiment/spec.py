@@ -67,7 +67,8 @@ class Options:
     - `train_loss`: also measure the loss on the whole training set.
     - `diagnose`: also measure why clients disagree: conflicts, divergence, the terms of the excess-risk bound.
     - `stop_at`: stop once test accuracy reaches this.
-    - `patience`: stop once so many rounds have brought no better test accuracy (no lower loss, where there is none).
+    - `patience`: stop once so many rounds have brought no better accuracy, on validation examples where some are held out;
+      no lower test loss, where accuracy is not measured.
     - `budget_seconds`: stop at the end of the round in which the rounds have taken this long, all together.
     - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
     - `client_seconds`: how long a client may take, by the clock, before it is left out of the round; unset, for ever.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedquilt.analysis.curves import History
 from fedquilt.base.text import clock, counted, percent
 
 
@@ -31,11 +30,19 @@ def early_stop(records: Sequence[dict[str, Any]], options: Mapping[str, Any]) ->
         return f"the accuracy reached {percent(target)}"
     patience, budget = options.get("patience"), options.get("budget_seconds")
     if patience is not None:
-        history = History(list(records))
-        best = history.best or history.lowest
-        waited = 0 if best is None else records[-1]["round"] - best[0]
-        if best is not None and waited >= patience:
-            return f"no round after round {best[0]} was better, in {counted(waited, 'round')}"
+        best = _best(records)
+        waited = 0 if best is None else records[-1]["round"] - best
+        if waited >= patience:
+            return f"no round after round {best} was better, in {counted(waited, 'round')}"
     if budget is not None and sum(record["seconds"] for record in records) >= budget:
         return f"the budget of {clock(budget)} was used up"
+    return None
+
+
+def _best(records: Sequence[dict[str, Any]]) -> int | None:
+    """Return the best round: by validation accuracy where that is measured, or else by test accuracy, or by the loss."""
+    for name, sign in (("validation_accuracy", 1), ("accuracy", 1), ("loss", -1)):
+        known = [record for record in records if record.get(name) is not None]
+        if known:
+            return int(max(known, key=lambda record: sign * record[name])["round"])
     return None

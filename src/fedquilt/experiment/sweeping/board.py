@@ -72,6 +72,8 @@ class Board:
             self._from[number] = event.round, now
             scores = {"accuracy": event.best, "loss": event.lowest, "last": event.last}
         else:
+            first, when = self._from[number]
+            self._paces[number] = (now - when) / (event.round - first)
             scores = {
                 "accuracy": _better(max, row.accuracy, event.accuracy),
                 "loss": _better(min, row.loss, event.loss),

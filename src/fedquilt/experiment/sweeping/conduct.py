@@ -162,8 +162,7 @@ class _Conductor:
     def _hear_progress(self, event: Begun | Advanced) -> None:
         self._board.heard(event)
         row = self._board.rows[event.number]
-        accuracy = event.accuracy if isinstance(event, Advanced) else None
-        if accuracy is not None and self._source.advanced(row, accuracy):
+        if isinstance(event, Advanced) and self._source.advanced(row, event):
             self._given_up.add(event.number)
             assert self._place is not None
             self._place.stop(event.number)

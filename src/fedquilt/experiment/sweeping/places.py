@@ -60,12 +60,13 @@ class Begun:
 
 @dataclass(frozen=True)
 class Advanced:
-    """A trial has ended a round."""
+    """A trial has ended a round; what was not measured then is None."""
 
     number: int
     round: int
     accuracy: float | None
     loss: float | None
+    validation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def written(event: TrialEvent) -> bytes:
     """Write an event as a line: short enough that a pipe takes it whole, whoever else writes into it.
 
     >>> read_event(written(Advanced(3, 1, 0.5, None)))
-    Advanced(number=3, round=1, accuracy=0.5, loss=None)
+    Advanced(number=3, round=1, accuracy=0.5, loss=None, validation=None)
     """
     return json.dumps([type(event).__name__, *asdict(event).values()]).encode() + b"\n"
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
+from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.sweeping.board import TrialProgress
+from fedquilt.experiment.sweeping.places import Advanced
 
 
 class Source(Protocol):
@@ -15,8 +18,8 @@ class Source(Protocol):
     def more(self) -> Sequence[Trial]:
         """Return trials to run that were not returned before, for as far as they can be known now."""
 
-    def advanced(self, row: TrialProgress, accuracy: float) -> bool:
-        """A trial was evaluated; say whether it is to be given up."""
+    def advanced(self, row: TrialProgress, event: Advanced) -> bool:
+        """A trial has ended a round; say whether it is to be given up."""
 
     def ended(self, row: TrialProgress) -> None:
         """A trial has ended, or was found finished."""
@@ -34,9 +37,14 @@ class Listed:
         trials, self._trials = self._trials, ()
         return trials
 
-    def advanced(self, row: TrialProgress, accuracy: float) -> bool:
+    def advanced(self, row: TrialProgress, event: Advanced) -> bool:
         """Go on."""
         return False
 
     def ended(self, row: TrialProgress) -> None:
         """Nothing follows from it."""
+
+
+def source_of(experiment: Experiment, folder: Path) -> Source:
+    """Return where the trials of an experiment come from."""
+    return Listed(experiment.trials)

@@ -137,7 +137,8 @@ class _Teller:
         """Tell of the round."""
         self._lines.round(record)
         sys.stdout.flush()
-        _tell(self._pipe, Advanced(self._number, record["round"], record["accuracy"], record["loss"]))
+        scores = record["accuracy"], record["loss"], record.get("validation_accuracy")
+        _tell(self._pipe, Advanced(self._number, record["round"], *scores))
 
 
 def _tell(pipe: int, event: TrialEvent, last: bool = False) -> None:
