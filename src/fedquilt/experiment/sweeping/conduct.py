@@ -6,9 +6,10 @@ import signal
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from fedquilt.base import interrupts
@@ -25,7 +26,7 @@ from fedquilt.experiment.sweeping.jobs import Jobs, jobs_for
 from fedquilt.experiment.sweeping.local import ThisMachine
 from fedquilt.experiment.sweeping.places import ENDED, Advanced, Begun, Ended, Order, Place, State
 from fedquilt.experiment.sweeping.sources import Source
-from fedquilt.experiment.sweeping.standing import Standing, reason_in, standing
+from fedquilt.experiment.sweeping.standing import Standing, standing
 
 TICK = 0.5
 """Seconds after which a display is refreshed where nothing happens."""
@@ -81,40 +82,49 @@ class _Conductor:
         self._given_up: set[int] = set()
         self._tries: Counter[int] = Counter()
         self._memory: dict[str, int] = {}
-        self._place: Place | None = None
+        self._stopping = False
         self._jobs = Jobs(1, 1)
+
+    @cached_property
+    def _place(self) -> Place:
+        """Where trials run; nothing is started where all are finished."""
+        place = self._make_place()
+        self._stack.callback(place.close)
+        return place
 
     def conducted(self) -> Conducted:
         interrupted = out_of_time = False
         try:
-            self._take(self._source.more())
-            while self._waiting or self._running:
-                out_of_time = self._until is not None and time.monotonic() >= self._until
-                if out_of_time:
-                    break
+            self._take_more()
+            while (self._waiting or self._running) and not out_of_time:
                 self._start_some()
                 self._hear()
+                out_of_time = self._until is not None and time.monotonic() >= self._until
         except KeyboardInterrupt:
             interrupts.hold()
             interrupted = True
+        left = bool(self._waiting or self._running)
         self._stop_all()
-        return Conducted(tuple(self._board.rows), self._memory, interrupted, out_of_time)
+        return Conducted(tuple(self._board.rows), self._memory, interrupted, out_of_time and left)
 
-    def _take(self, trials: Sequence[Trial]) -> None:
-        """Put trials on the board, and in line if they have not ended yet."""
+    def _take_more(self) -> None:
+        """Put new trials on the board, and in line if they have not ended yet."""
         others: dict[str, str] = {}
-        for trial in trials:
-            with interrupts.allowed():
-                found, reason = _look(self._folder / trial.name, trial)
-            ended: State | None = next((state for state in ENDED if state == found.kind), None)
-            row = TrialProgress(trial, ended or "waiting", found.round, 0, found.accuracy, found.loss, reason=reason)
-            number = self._board.add(replace(row, kept=ended is not None))
-            if found.kind == "other":
-                others[trial.name] = found.why
-            if ended is None:
-                self._waiting.append(number)
-            else:
-                self._source.ended(self._board.rows[number])
+        while trials := self._source.more():
+            for trial in trials:
+                with interrupts.allowed():
+                    found, reason = _look(self._folder / trial.name, trial)
+                ended = next((state for state in ENDED if state == found.kind), None)
+                row = TrialProgress(
+                    trial, ended or "waiting", found.round, 0, found.accuracy, found.loss, reason=reason
+                )
+                number = self._board.add(replace(row, kept=ended is not None))
+                if found.kind == "other":
+                    others[trial.name] = found.why
+                if ended is None:
+                    self._waiting.append(number)
+                else:
+                    self._source.ended(self._board.rows[number])
         if others:
             name, why = next(iter(others.items()))
             warnings.warn(
@@ -123,25 +133,17 @@ class _Conductor:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        if self._place is None and self._waiting:
-            specs = [self._board.rows[number].trial.spec for number in self._waiting]
-            self._jobs = jobs_for(specs, self._asked)
-            self._board.jobs = self._jobs.number
-            self._place = self._make_place()
-            self._stack.callback(self._place.close)
+        specs = [self._board.rows[number].trial.spec for number in (*self._running, *self._waiting)]
+        self._jobs = max(self._jobs, jobs_for(specs, self._asked), key=lambda jobs: jobs.number)
+        self._board.jobs = self._jobs.number
         self._show()
 
     def _start_some(self) -> None:
-        assert self._place is not None
         while self._waiting and len(self._running) < self._jobs.number:
             number = self._waiting.pop(0)
             trial = self._board.rows[number].trial
-            spec = self._jobs.fitted(trial.spec)
-            folder = self._folder / trial.name
-            home = None if spec.folder is None else str(spec.folder)
-            refused = importing_refused()
             try:
-                order = Order(number, trial.name, spec.to_toml(), spec.source, home, str(folder.absolute()), refused)
+                order = self._order(number, trial)
             except FedquiltError as error:  # values that no file can hold
                 self._end(number, "failed", str(error))
                 continue
@@ -150,59 +152,61 @@ class _Conductor:
             self._running.add(number)
             self._place.start(order)
 
+    def _order(self, number: int, trial: Trial) -> Order:
+        spec = self._jobs.fitted(trial.spec)
+        home = None if spec.folder is None else str(spec.folder)
+        folder = (self._folder / trial.name).absolute()
+        return Order(number, trial.name, spec.to_toml(), spec.source, home, str(folder), importing_refused())
+
     def _hear(self) -> None:
-        assert self._place is not None
         for event in self._place.wait(TICK):
+            if event.number not in self._running:
+                continue
             if isinstance(event, Ended):
                 self._hear_end(event)
-            elif event.number in self._running:
+            else:
                 self._hear_progress(event)
         self._show()
 
     def _hear_progress(self, event: Begun | Advanced) -> None:
         self._board.heard(event)
-        row = self._board.rows[event.number]
-        if isinstance(event, Advanced) and self._source.advanced(row, event):
+        if isinstance(event, Begun) or event.number in self._given_up or self._stopping:
+            return
+        if self._source.advanced(self._board.rows[event.number], event):
             self._given_up.add(event.number)
-            assert self._place is not None
             self._place.stop(event.number)
 
     def _hear_end(self, event: Ended) -> None:
-        if event.number not in self._running:
-            return
-        row = self._board.rows[event.number]
+        row, number = self._board.rows[event.number], event.number
+        self._running.discard(number)
         if event.memory is not None:
             self._memory[row.name] = event.memory
-        self._running.discard(event.number)
-        folder = self._folder / row.name
+        folder = RunFolder(self._folder / row.name)
         if event.how is None:
-            reason = f"its process was killed by {_named(event.code)}"
-            RunFolder(folder).fail(reason)
-            self._end(event.number, "failed", reason)
-        elif event.number in self._given_up and event.how == "interrupted":
-            self._end(event.number, "pruned", "others were better after as many rounds")
-        elif event.how == "interrupted" and self._tries[event.number] < TRIES and not self._stopping:
-            self._board.change(event.number, state="waiting")
-            self._waiting.insert(0, event.number)
+            reason = f"its process was ended by {_named(event.code)}"
+            folder.fail(reason)
+            self._end(number, "failed", reason)
+        elif event.how == "interrupted" and number in self._given_up:
+            self._end(number, "pruned", "others were better after as many rounds")
+        elif event.how == "interrupted" and not self._stopping and self._tries[number] < TRIES:
+            self._board.change(number, state="waiting")
+            self._waiting.insert(0, number)
         else:
-            reason = reason_in(folder) if event.how == "failed" else None
-            reason = quiet_summary(folder)["diverged"] if event.how == "diverged" else reason
-            self._end(event.number, event.how, reason)
+            reasons = {"failed": folder.failure, "diverged": lambda: quiet_summary(folder.path)["diverged"]}
+            self._end(number, event.how, reasons.get(event.how, lambda: None)())
 
     def _end(self, number: int, state: State, reason: str | None) -> None:
         self._board.change(number, state=state, reason=reason)
         if state != "interrupted":
             self._source.ended(self._board.rows[number])
-            self._take(self._source.more())
-
-    _stopping = False
+            if not self._stopping:
+                self._take_more()
 
     def _stop_all(self) -> None:
         """Let trials save what is done, and wait for them."""
         self._stopping = True
         self._waiting.clear()
         for number in self._running:
-            assert self._place is not None
             self._place.stop(number)
         while self._running:
             try:
@@ -210,7 +214,6 @@ class _Conductor:
             except KeyboardInterrupt:
                 interrupts.hold()
                 for number in self._running:
-                    assert self._place is not None
                     self._place.stop(number, at_once=True)
 
     def _show(self) -> None:

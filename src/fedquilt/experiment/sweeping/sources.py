@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.trial import Trial
+from fedquilt.experiment.results.selection import trials_of
 from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.places import Advanced
 
@@ -26,25 +28,35 @@ class Source(Protocol):
 
 
 class Listed:
-    """Trials that are known beforehand; none is given up."""
+    """The trials that an experiment lists and, after cross-validation, those with the values that the folds choose."""
 
-    def __init__(self, trials: Sequence[Trial]) -> None:
-        """Take the list."""
-        self._trials: Sequence[Trial] = trials
+    def __init__(self, experiment: Experiment, folder: Path) -> None:
+        """Begin with what the experiment lists."""
+        self._experiment, self._folder = experiment, folder
+        self._returned: set[str] = set()
+        self._folds = Counter(trial.cell for trial in experiment.trials if trial.fold is not None)
+        self._due = True
 
     def more(self) -> Sequence[Trial]:
-        """Return all of them, once."""
-        trials, self._trials = self._trials, ()
-        return trials
+        """Return all of them, once; then what follows from the folds of a cell, when the last of them has ended."""
+        if not self._due:
+            return []
+        self._due = False
+        new = [trial for trial in trials_of(self._experiment, self._folder) if trial.name not in self._returned]
+        self._returned |= {trial.name for trial in new}
+        return new
 
     def advanced(self, row: TrialProgress, event: Advanced) -> bool:
-        """Go on."""
+        """Go on: no trial is given up."""
         return False
 
     def ended(self, row: TrialProgress) -> None:
-        """Nothing follows from it."""
+        """Count the folds that are left."""
+        if row.trial.fold is not None:
+            self._folds[row.trial.cell] -= 1
+            self._due = self._due or not self._folds[row.trial.cell]
 
 
 def source_of(experiment: Experiment, folder: Path) -> Source:
     """Return where the trials of an experiment come from."""
-    return Listed(experiment.trials)
+    return Listed(experiment, folder)

@@ -8,11 +8,10 @@ from typing import Literal
 
 from fedquilt.base.text import short
 from fedquilt.experiment.build import build
-from fedquilt.experiment.contents import ERROR, Contents
+from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.fingerprint import differences, fingerprint
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import spec_of
-from fedquilt.experiment.sealed import DamagedError, unsealed_text
 from fedquilt.experiment.spec import Spec
 from fedquilt.experiment.stopping import early_stop
 from fedquilt.experiment.summary import summarise
@@ -109,11 +108,3 @@ def _deciding(spec: Spec) -> Table:
 
 def _deciding_of(engine: object) -> Table:
     return {"compute": engine.compute, "where": engine.where} if isinstance(engine, Settling) else {}
-
-
-def reason_in(path: Path) -> str | None:
-    """Return why a trial failed, as its folder says."""
-    try:
-        return unsealed_text((path / ERROR).read_bytes()).strip()
-    except (OSError, DamagedError):
-        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from fedquilt.base.errors import RunError
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.contents import SPEC
 from fedquilt.experiment.design.experiment import Experiment, load_experiment
+from fedquilt.experiment.results.cells import Cell, cells_of
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.conduct import conduct
@@ -34,6 +36,11 @@ class SweepResult:
     trials: tuple[TrialProgress, ...]
     interrupted: bool
     out_of_time: bool
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """The cells of the experiment's table, as its run folders have them when this is first asked for."""
+        return cells_of(self.experiment, self.folder)
 
     def __repr__(self) -> str:
         """Say how it went, not all that is in it."""
