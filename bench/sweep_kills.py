@@ -66,7 +66,7 @@ def rounds_in(folder: Path) -> int:
 
 
 def wait(process: subprocess.Popen[bytes], folder: Path, rng: random.Random) -> bool:
-    """Wait until it is time to kill: mostly some rounds after the start, sometimes earlier. Say whether there is anything."""
+    """Wait for the moment to kill: mostly some rounds after the start, sometimes earlier; say whether it still runs."""
     rounds = rounds_in(folder) + rng.randint(1, 12)
     until = time.monotonic() + (rng.uniform(0, 5) if rng.random() < 0.25 else 600)
     while process.poll() is None and rounds_in(folder) < rounds and time.monotonic() < until:

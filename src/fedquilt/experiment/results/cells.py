@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedquilt.analysis.significance import compare_to_best
-from fedquilt.base.text import counted, visible
+from fedquilt.base.text import counted
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.metric import CellMetric
 from fedquilt.experiment.design.published import PublishedValue
@@ -165,8 +165,7 @@ def _problem(choice: Choice, outcomes: Sequence[Outcome], found: Sequence[Measur
         bad = [f"{each.trial.name}: {each.problem}" for each in outcomes if each.state != "finished"]
     bad += [each.problem for each in found if each.problem is not None]
     if bad:
-        more = [f"and {len(bad) - 3} more"] if len(bad) > 3 else []
-        return "; ".join([*(visible(each, 300) for each in bad[:3]), *more])
+        return "; ".join([*bad[:3], *([f"and {len(bad) - 3} more"] if bad[3:] else [])])
     waiting = sum(not outcome.ended for outcome in outcomes)
     return f"{counted(waiting, 'trial')} of {len(outcomes)} not finished" if waiting else None
 
