@@ -57,7 +57,7 @@ def conduct(
 
     On Ctrl-C trials save what is done, and the same call goes on from there; a further Ctrl-C does not wait for that.
     """
-    with interrupts.taken(signal.SIGINT), RunFolder(folder).locked(), ExitStack() as stack:
+    with interrupts.taken(signal.SIGINT), ExitStack() as stack:
         interrupts.hold()
         return _Conductor(source, folder, jobs, watcher, budget, place, stack).conducted()
 

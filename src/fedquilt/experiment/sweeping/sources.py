@@ -59,4 +59,9 @@ class Listed:
 
 def source_of(experiment: Experiment, folder: Path) -> Source:
     """Return where the trials of an experiment come from."""
-    return Listed(experiment, folder)
+    search = experiment.blueprint.search
+    if search is None:
+        return Listed(experiment, folder)
+    from fedquilt.experiment.sweeping.search import Searched
+
+    return Searched(experiment, search, folder)

@@ -13,12 +13,13 @@ from fedquilt.base.errors import RunError
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.contents import SPEC
 from fedquilt.experiment.design.experiment import Experiment, load_experiment
+from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.results.cells import Cell, cells_of
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.conduct import conduct
 from fedquilt.experiment.sweeping.display import SweepWatcher
-from fedquilt.experiment.sweeping.sources import Source, source_of
+from fedquilt.experiment.sweeping.sources import source_of
 
 EXPERIMENT = "experiment.toml"
 """The resolved experiment file, beside the folders of its trials."""
@@ -87,11 +88,10 @@ def sweep(
     folder = Path(out) if out is not None else sweep_folder(experiment)
     if (folder / SPEC).exists():
         raise RunError(f"{folder}: holds a single run; choose another folder for the trials with --out")
-    source: Source = source_of(experiment, folder)
-    with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / EXPERIMENT, experiment.to_toml().encode())
-    done = conduct(source, folder, jobs, watcher, budget_seconds)
+    with RunFolder(folder).locked():
+        with storing(folder):
+            write_whole(folder / EXPERIMENT, experiment.to_toml().encode())
+        done = conduct(source_of(experiment, folder), folder, jobs, watcher, budget_seconds)
     return SweepResult(experiment, folder, done.rows, done.interrupted, done.out_of_time)
 
 
