@@ -12,11 +12,12 @@ from fedquilt.analysis.divergence import HINT
 from fedquilt.cli.console import complain, out, say, warn
 from fedquilt.cli.exits import FAILED, INTERRUPTED
 from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scale, Sets, Unsets
+from fedquilt.cli.results import show_results
 
 if TYPE_CHECKING:
     from fedquilt.experiment.sweeping.sweep import SweepResult
 
-EXAMPLE = "fedquilt sweep experiments/mcmahan-2017/table-1-iid-b10.toml --scale small"
+EXAMPLE = "fedquilt sweep experiments/mcmahan-2017/table-1.toml --scale small"
 UNTOUCHED = "Interrupted before any training began: nothing was started, and nothing saved."
 
 
@@ -67,7 +68,11 @@ def _words(option: str, value: object) -> list[str]:
 def _close(done: SweepResult) -> None:
     """Say how the trials ended, and where their results are."""
     for row in done.trials:
-        if row.state in ("failed", "diverged") and not (row.kept and row.state == "finished"):
+        if row.state in ("failed", "diverged"):
             why = f": {row.reason}" if row.reason else ""
             warn(f"{row.name} {row.state}{why} (see {done.folder / row.name / 'log.txt'})")
+    if any(row.state == "finished" for row in done.trials):
+        show_results(done.table)
     say(f"Trials: {done.folder}")
+    if not (done.interrupted or done.out_of_time):
+        say(f"Page: fedquilt report {shlex.quote(str(done.folder))}")

@@ -52,7 +52,7 @@ GIVEN = {"partition": frozenset({"labels", "data"}), "model": frozenset({"data"}
 """Parameters that are filled in: by the data set, which partitions and models may ask for, and by the wrapped method."""
 
 EXPERIMENT_TABLES = (
-    "experiment", "case", "grid", "zip", "when", "values", "derive", "tune", "repeat", "metric", "significance",
+    "experiment", "case", "grid", "zip", "when", "values", "derive", "tune", "repeat", "metric", "significance", "figure",
     "published", "scale", "search",
 )  # fmt: skip
 """Tables of a file that describes many runs; see `experiment/design`."""

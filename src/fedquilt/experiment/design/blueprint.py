@@ -45,6 +45,7 @@ class Blueprint:
     derive: dict[str, Formula]
     scale: Table
     scale_name: str | None
+    scale_tunes: frozenset[str]
     sets: Table
     shortened: dict[str, str]
     search: Search | None = None
@@ -71,7 +72,7 @@ class Blueprint:
     def tuned(self, cell: Sequence[str]) -> dict[str, Values]:
         """Return what is tuned in a cell: keys that its function takes and that its case does not set by itself."""
         tables = self._plain(cell)
-        own = {key for change in self._changes(cell) for key in change.tune}
+        own = self._own_lists(cell)
         fixed = {key for change in self._changes(cell) for key in change.keys}
         return {
             key: values
@@ -110,8 +111,13 @@ class Blueprint:
 
     def _lists(self, cell: Sequence[str]) -> dict[str, Values]:
         """Return the lists of values that trials of a cell differ by."""
-        own = {key: values for change in self._changes(cell) for key, values in change.tune.items()}
-        return {**(self.tuning.keys if self.tuning is not None else {}), **own, **self.repeat}
+        common = self.tuning.keys if self.tuning is not None else {}
+        return {**common, **self._own_lists(cell), **self.repeat}
+
+    def _own_lists(self, cell: Sequence[str]) -> dict[str, list[Any]]:
+        """Return what a cell's cases tune by themselves; a list of the scale holds whatever they say."""
+        changes = self._changes(cell)
+        return {key: each for change in changes for key, each in change.tune.items() if key not in self.scale_tunes}
 
     def _changes(self, cell: Sequence[str]) -> list[Change]:
         changes = [axis.cases[case] for axis, case in zip(self.axes, cell, strict=True)]

@@ -11,6 +11,7 @@ It has the tables of a spec, which all its runs share, and beside them tables th
     [tune]          "table.key" = [values]: the best are taken in every cell, by = "validation" or "test"
     [repeat]        "table.key" = [values]: seeds and populations; mean ± std
     [metric]        what a cell shows;  [significance] which cells are compared
+    [[figure]]      figures that are no learning curves: see `figures`
     [[published]]   published values;  [scale.NAME] other sizes of the same experiment
 """
 
@@ -31,11 +32,12 @@ from fedquilt.experiment.design.axes import Axis, Change, read_axes, require_sam
 from fedquilt.experiment.design.blueprint import MOST_TRIALS, Blueprint
 from fedquilt.experiment.design.comparison import Significance, read_significance
 from fedquilt.experiment.design.conditions import axis_number, case_of, read_conditions
+from fedquilt.experiment.design.figures import FigureRequest, read_figures
 from fedquilt.experiment.design.formula import read_formula
 from fedquilt.experiment.design.keys import SPEC_TABLES, VALUES, flattened, lists, short_names
 from fedquilt.experiment.design.metric import CellMetric, read_metrics
 from fedquilt.experiment.design.published import PublishedValue, read_published
-from fedquilt.experiment.design.scale import chosen_scale, kept, scale_keys, scaled
+from fedquilt.experiment.design.scale import chosen_scale, dotted, kept, scale_keys, scaled
 from fedquilt.experiment.design.search import Range, Search, read_search
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.design.tuning import Tuning, read_tuning
@@ -77,6 +79,7 @@ class Experiment:
     scale: str | None
     file: Path | None
     significance: Significance | None
+    figures: tuple[FigureRequest, ...]
     tables: Table
     blueprint: Blueprint
 
@@ -128,7 +131,7 @@ def load_experiment(
     source = str(path) if path is not None else "experiment"
     tables = copy.deepcopy(dict(file)) if isinstance(file, Mapping) else read_tables(Path(file))
     require_plain(tables, source)
-    origin = tables.pop(ORIGIN, {})
+    origin = _origin(tables.pop(ORIGIN, {}), source)
     folder = Path(origin["folder"]) if "folder" in origin else path.resolve().parent if path is not None else None
     scale = scale if scale is not None else origin.get("scale")
     sets = list(sets)
@@ -143,8 +146,22 @@ def load_experiment(
     return _finished(experiment, path, resolved, scale, list(only))
 
 
+def _origin(table: object, source: str) -> Table:
+    """Check the table of a resolved file that says where it comes from."""
+    known = {"file": str, "folder": str, "scale": str, "sets": dict}
+    if isinstance(table, dict) and all(isinstance(value, known.get(key, ())) for key, value in table.items()):
+        return table
+    raise SpecError(f"{source}: [{ORIGIN}]: is written by `fedquilt sweep`, and is damaged here: take it out")
+
+
 def _require_experiment(tables: Mapping[str, Any], source: str) -> None:
     require_tables(tables, source, EXPERIMENT_TABLES)
+    for name in EXPERIMENT_TABLES:
+        if name not in ("when", "published", "figure", "metric") and not isinstance(tables.get(name, {}), dict):
+            raise SpecError(f"{source}: {name}: must be a table, [{name}], got {short(tables[name])}")
+    for name, value in tables.get(VALUES, {}).items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise SpecError(f"{source}: [{VALUES}] {visible(name, 80)}: must be a number, got {short(value)}")
     if not any(name in tables for name in _VARYING):
         raise SpecError(
             f"{source}: describes a single run: use `fedquilt run`, or say what varies, for example in a table "
@@ -163,6 +180,7 @@ class _Parts:
     metrics: tuple[CellMetric, ...]
     published: tuple[PublishedValue, ...]
     significance: Significance | None
+    figures: tuple[FigureRequest, ...]
 
 
 def _read(tables: Table, source: str, folder: Path | None, scale: str | None, sets: Table) -> _Parts:
@@ -179,8 +197,10 @@ def _read(tables: Table, source: str, folder: Path | None, scale: str | None, se
     about = _about(changed.get("experiment", {}), source)
     rows, columns = _layout(about, blueprint.axes, len(metrics) > 1, source)
     compared = read_significance(changed.get("significance"), blueprint.axes, blueprint.repeats, source)
-    published = tuple(each for each in published if each.key in keys)
-    return _Parts(blueprint, about, rows, columns, metrics, published, compared)
+    # What was published is of the full experiment's metric, and nothing to compare another with.
+    published = () if "metric" in changes else tuple(each for each in published if each.key in keys)
+    figures = read_figures(changed.get("figure", []), blueprint.axes, list(blueprint.cells()), source)
+    return _Parts(blueprint, about, rows, columns, metrics, published, compared, figures)
 
 
 def _resolved(metric: CellMetric, blueprint: Blueprint, axes: Sequence[Axis], keys: set[tuple[str, ...]]) -> CellMetric:
@@ -244,6 +264,7 @@ def _blueprint(
         derive={key: read_formula(text, f'{source}: [derive] "{key}"') for key, text in formulas.items()},
         scale=keys,
         scale_name=scale_name,
+        scale_tunes=frozenset(dotted((scale or {}).get("tune", {}))),
         sets=sets,
         shortened=short_names(
             [*(key for axis in axes if not axis.named for key in axis.keys), *varied, *own],
@@ -343,6 +364,7 @@ def _finished(parts: _Parts, path: Path | None, tables: Table, scale: str | None
         scale=scale,
         file=path,
         significance=parts.significance,
+        figures=parts.figures,
         tables=tables,
         blueprint=blueprint,
     )

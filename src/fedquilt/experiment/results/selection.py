@@ -86,7 +86,7 @@ def _at_edge(
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def trials_of(experiment: Experiment, folder: str | Path) -> list[Trial]:

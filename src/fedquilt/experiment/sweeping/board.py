@@ -80,6 +80,10 @@ class Board:
             }
         self.change(number, round=event.round, seconds=now - self._started[number], **scores)
 
+    def stopped(self, number: int) -> None:
+        """Note that a trial's process is gone."""
+        self.change(number, seconds=time.monotonic() - self._started[number])
+
     def change(self, number: int, **changes: Any) -> None:
         """Note something else of a trial."""
         self.rows[number] = replace(self.rows[number], **changes)

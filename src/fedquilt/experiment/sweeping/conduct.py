@@ -179,6 +179,7 @@ class _Conductor:
     def _hear_end(self, event: Ended) -> None:
         row, number = self._board.rows[event.number], event.number
         self._running.discard(number)
+        self._board.stopped(number)
         if event.memory is not None:
             self._memory[row.name] = event.memory
         folder = RunFolder(self._folder / row.name)

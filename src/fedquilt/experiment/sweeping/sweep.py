@@ -15,6 +15,7 @@ from fedquilt.experiment.contents import SPEC
 from fedquilt.experiment.design.experiment import Experiment, load_experiment
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.results.cells import Cell, cells_of
+from fedquilt.experiment.results.table import ResultTable, table_of
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.conduct import conduct
@@ -42,6 +43,11 @@ class SweepResult:
     def cells(self) -> list[Cell]:
         """The cells of the experiment's table, as its run folders have them when this is first asked for."""
         return cells_of(self.experiment, self.folder)
+
+    @property
+    def table(self) -> ResultTable:
+        """The experiment's table, in rows and columns."""
+        return table_of(self.experiment, self.cells)
 
     def __repr__(self) -> str:
         """Say how it went, not all that is in it."""
