@@ -1,0 +1,155 @@
+"""A part of the page: what is said of some runs, or of an experiment, in words, tables and figures."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedquilt.base.text import counted, percent
+from fedquilt.experiment.contents import Contents
+from fedquilt.experiment.holdings import Holdings
+from fedquilt.experiment.page.clients import figure_of_clients
+from fedquilt.experiment.page.cost import figure_of_cost
+from fedquilt.experiment.page.curves import Line, figure_of_curves
+from fedquilt.experiment.page.fares import figure_of_fares
+from fedquilt.experiment.page.figure import Figure
+from fedquilt.experiment.page.source import Seen
+from fedquilt.experiment.page.table import TextTable
+
+
+@dataclass(frozen=True)
+class Detail:
+    """What it takes to make a run again, and to see that it is the same."""
+
+    name: str
+    facts: dict[str, str]
+    command: str
+    spec: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the page shows of some runs; `shaped` are tables in the shape of a paper's, as HTML of our own."""
+
+    title: str
+    lead: str
+    facts: tuple[str, ...] = ()
+    shaped: tuple[str, ...] = ()
+    tables: tuple[TextTable, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    details: tuple[Detail, ...] = ()
+    notes: tuple[str, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that are repeats of each other, under one name."""
+
+    name: str
+    runs: tuple[Seen, ...]
+
+    @property
+    def found(self) -> list[Contents]:
+        """What was read of the runs that could be read."""
+        return [run.found for run in self.runs if run.found is not None]
+
+
+def figures_of(groups: Sequence[Group], target: float | None = None) -> list[Figure]:
+    """Draw all that the runs allow: curves, who holds what, how clients fare, what it cost."""
+    lines = [Line(group.name, tuple(found.history for found in group.found)) for group in groups if group.found]
+    figures = [figure_of_curves(lines, target)]
+    populations = populations_of(groups)
+    if populations:
+        figures.append(figure_of_clients(populations))
+    fares = {group.name: [fare for found in group.found for fare in found.fares or ()] for group in groups}
+    fares = {name: each for name, each in fares.items() if each}
+    if fares:
+        figures.append(figure_of_fares(fares))
+    costs = {group.name: [cost for found in group.found if (cost := _cost(found))] for group in groups}
+    costs = {name: each for name, each in costs.items() if each}
+    if costs:
+        figures.append(figure_of_cost(costs))
+    return [figure for figure in figures if figure.charts]
+
+
+def populations_of(groups: Sequence[Group], most: int = 12) -> dict[str, Holdings]:
+    """Return the populations that the runs were trained on, each once, named for the runs that have it."""
+    found: dict[str, tuple[Holdings, list[str]]] = {}
+    for group in groups:
+        for contents in group.found:
+            held = contents.holdings
+            if held is not None:
+                found.setdefault(held.to_json(), (held, []))[1].append(group.name)
+    named = {}
+    for number, (held, names) in enumerate(list(found.values())[:most], 1):
+        distinct = list(dict.fromkeys(names))
+        words = distinct[0] if len(distinct) == 1 else f"{distinct[0]} and {len(distinct) - 1} more"
+        label = words if words not in named else f"{words} ({number})"
+        named[label if len(found) > 1 else "population"] = held
+    return named
+
+
+def _cost(found: Contents) -> dict[str, float]:
+    records = found.history.records
+    if not records or found.lost:
+        return {}
+    return {
+        "megabytes": sum(record["bytes_up"] + record["bytes_down"] for record in records) / 1e6,
+        "seconds": sum(record["seconds"] for record in records),
+        "steps": float(sum(record.get("steps", 0) for record in records)),
+    }
+
+
+def detail_of(name: str, run: Seen, command: str | None = None) -> Detail:
+    """Say how a run was made."""
+    if run.found is None or run.about is None:
+        return Detail(name, {"problem": run.problem or ""}, command or "", "")
+    made, about = run.found.environment or {}, run.about
+    tables = run.found.tables
+    facts = {
+        "state": _state(about),
+        "accuracy": percent(about["accuracy"]),
+        "seed": str(tables.get("run", {}).get("seed", "–")),
+        "population seed": str(tables.get("partition", {}).get("seed", "–")),
+        "commit": str(made.get("commit") or "not known"),
+        "model SHA-256": about["digest"] or "–",
+        "machine": machine(made),
+        "software": software(made),
+        "folder": str(run.path),
+    }
+    return Detail(name, facts, command or command_of(run), spec_text(run.path))
+
+
+def command_of(run: Seen) -> str:
+    """Return the command that makes a run again."""
+    if run.found is not None and "python" in run.found.tables:
+        return "fedquilt.train(…) from Python: its model and data are not in the run folder"
+    return f"fedquilt run {shlex.quote(str(run.path / 'spec.toml'))}"
+
+
+def spec_text(path: Path) -> str:
+    """Return the resolved spec of a run folder, without the line that has its check."""
+    text = (path / "spec.toml").read_text(encoding="utf-8", errors="replace")
+    return "\n".join(line for line in text.splitlines() if not line.startswith("# check: ")).strip()
+
+
+def _state(about: dict[str, Any]) -> str:
+    return f"{about['state']}, {about['round']} of {about['rounds']} rounds"
+
+
+def machine(made: dict[str, Any]) -> str:
+    """Describe the machine of a run."""
+    parts = [made.get("processor"), counted(made["cores"], "core") if isinstance(made.get("cores"), int) else None]
+    parts += [f"{made['memory_gib']} GiB" if made.get("memory_gib") else None, made.get("system"), made.get("instruction_set")]
+    return ", ".join(str(part) for part in parts if part) or "not known"
+
+
+def software(made: dict[str, Any]) -> str:
+    """Describe the software of a run."""
+    packages = made.get("packages") if isinstance(made.get("packages"), dict) else {}
+    names = {"fedquilt": made.get("fedquilt"), "Python": made.get("python"), **packages}
+    return ", ".join(f"{name} {version}" for name, version in names.items() if version) or "not known"
