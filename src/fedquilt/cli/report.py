@@ -1,4 +1,4 @@
-"""`fedquilt report`: compare runs."""
+"""`fedquilt report`: compare runs and experiments on a page."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 import fedquilt
-from fedquilt.base.text import percent
 from fedquilt.cli.console import out, say, warn
 
 EXAMPLE = "fedquilt report runs/a runs/b --out runs/report"
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH…", help="Run folders, folders of runs, or folders of experiments.")
+    ],
     folder: Annotated[
-        Path, typer.Option("--out", file_okay=False, help="Where to save the table and the plot.")
+        Path, typer.Option("--out", "-o", file_okay=False, help="Where to save the page, tables and figures.")
     ] = Path("runs/report"),
     target: Annotated[float | None, typer.Option(help="Target accuracy (default: 95% of the best).")] = None,
 ) -> None:
-    """Compare runs in a table and a plot."""
-    from fedquilt.experiment.report import HEADER
-
-    # A sweep's folder holds its results beside the runs: `runs/grid/*` may name that file too.
-    done = fedquilt.report([path for path in runs if not path.is_file()] or runs, folder, target)
-    own = HEADER.index("own data")
-    columns = {"last accuracy": "last", "mean of last 10": "mean of last 10", "best accuracy": "best"}
-    columns |= {"own data": "own data"} if any(row[own] != "–" for row in done.rows) else {}
-    if any(row[HEADER.index("last accuracy")] == "–" != row[HEADER.index("last loss")] for row in done.rows):
-        columns |= {"last loss": "last loss"}
-    columns |= {name: name for name in ("other metrics",) if any(row[HEADER.index(name)] != "–" for row in done.rows)}
-    columns |= {"state": "state"} if any(row[HEADER.index("state")] != "finished" for row in done.rows) else {}
-    columns |= {"rounds to target": f"rounds to {percent(done.target) if done.target else 'target'}"}
-    table = Table(Column("run", no_wrap=True), *columns.values())
-    for row in done.rows:
-        table.add_row(escape(row[0]), *(escape(row[HEADER.index(name)]) for name in columns))
-    out.print(table)
+    """Write a page that compares runs, with its tables and figures as files."""
+    # A folder of runs may hold files beside them: `runs/grid/*` names those too.
+    done = fedquilt.report([path for path in paths if not path.is_file()] or paths, folder, target)
+    for shown in done.tables:
+        short = shown.without_empty()
+        hidden = {"method", "partition", "rounds", "MB sent"} if len(short.header) > 6 else set()
+        if all(row[short.header.index("state")] == "finished" for row in short.rows if "state" in short.header):
+            hidden |= {"state"}
+        kept = [place for place, name in enumerate(short.header) if name not in hidden]
+        head, *others = (short.header[place] for place in kept)
+        table = Table(Column(head, overflow="fold"), *others, title=shown.title, title_justify="left")
+        for row in short.rows:
+            table.add_row(*(escape(row[place]) for place in kept))
+        out.print(table)
+        if shown.caption:
+            say(shown.caption)
     for text in done.damage:
         warn(text)
-    for file in done.files:
-        say(f"Wrote {file}")
+    say(f"Tables and figures: {folder}")
+    say(f"Open in a browser: {done.page}")

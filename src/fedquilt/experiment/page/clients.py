@@ -41,7 +41,7 @@ def clients_chart(held: Holdings, title: str | None = None) -> Any:
         .encode(
             x=alt.X("place:O", title=f"{every}, sorted by their largest class", scale=places)
             .axis(labels=False, ticks=False, domain=True),
-            y=alt.Y("examples:Q", title="examples", scale=tall, axis=alt.Axis(tickCount=3, format="~s")),
+            y=alt.Y("examples:Q", title="examples", scale=tall, axis=alt.Axis(tickCount=3, format="~s", grid=False)),
             y2=alt.datum(low),
             tooltip=[alt.Tooltip("client:N"), alt.Tooltip("examples:Q", format=",")],
         )

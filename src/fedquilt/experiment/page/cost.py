@@ -40,4 +40,4 @@ def _chart(lines: Mapping[str, Sequence[Mapping[str, float]]], kind: str) -> Any
     if any("low" in row for row in rows):
         spread = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.4)
         layers.append(spread.encode(x=alt.X("low:Q", title=COSTS[kind]), x2="high:Q"))
-    return styled(alt.layer(*layers).properties(width=WIDTH, height=alt.Step(24)))
+    return styled(alt.layer(*layers).properties(width=WIDTH, height=24 * len(rows)))

@@ -103,9 +103,12 @@ def _figure(figure: Figure, name: str, level: int) -> str:
 
 def _table(table: TextTable, level: int) -> str:
     shown = table.without_empty()
-    head = "".join(f'<th scope="col">{_text(cell)}</th>' for cell in shown.header)
+    kinds = ["" if all(_is_number(row[place]) for row in shown.rows) else ' class="words"' for place in range(len(shown.header))]
+    head = "".join(f'<th scope="col"{kind}>{_text(cell)}</th>' for cell, kind in zip(shown.header, kinds, strict=True))
     rows = "".join(
-        f'<tr><th scope="row">{_text(row[0])}</th>{"".join(f"<td>{_text(cell)}</td>" for cell in row[1:])}</tr>'
+        f'<tr><th scope="row">{_text(row[0])}</th>'
+        + "".join(f"<td{kind}>{_text(cell)}</td>" for cell, kind in zip(row[1:], kinds[1:], strict=True))
+        + "</tr>"
         for row in shown.rows
     )
     caption = f'<p class="caption">{_text(table.caption)}</p>' if table.caption else ""
@@ -131,6 +134,11 @@ def _detail(detail: Detail, name: str) -> str:
     return (
         f'<details id="detail-{name}"><summary>{_text(detail.name)}</summary>{command}<dl>{facts}</dl>{spec}</details>'
     )
+
+
+def _is_number(text: str) -> bool:
+    """Say whether a cell is a number, or stands for one, so that it goes to the right."""
+    return text in ("", "–", "not reached") or any(character.isdigit() for character in text[:4])
 
 
 def _text(text: str) -> str:

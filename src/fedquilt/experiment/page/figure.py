@@ -96,6 +96,7 @@ def styled(chart: Any, title: str | None = None, about: Mapping[str, Any] | None
             titleFontWeight="normal",
             titlePadding=8,
             labelOverlap="greedy",
+            labelSeparation=6,
         )
         .configure_legend(
             labelColor=DARK,
