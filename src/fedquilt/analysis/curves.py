@@ -11,6 +11,25 @@ from typing import Any
 EVALUATED = ("accuracy", "loss", "metrics")
 """What a record has, one or more, where the model was evaluated."""
 
+MEASURED = (
+    "accuracy", "loss", "train_loss", "local_loss", "validation_accuracy", "validation_loss", "per_client_accuracy",
+    "per_client_accuracy_worst_tenth", "conflict_rate",
+)  # fmt: skip
+"""Numbers that a record has of its own; others are among its `metrics`."""
+
+COUNTS = {
+    "rounds": (),
+    "batches": ("batches",),
+    "gradients": ("gradients",),
+    "bytes": ("bytes_down", "bytes_up"),
+    "seconds": ("seconds",),
+}
+"""What a curve can go along, and the keys of a record that are summed for it.
+
+Batches are those of the largest client of each round (Hsu 2020, Table 2); gradients those of all clients (McMahan 2017,
+Figure 9).
+"""
+
 
 @dataclass(frozen=True)
 class History:
@@ -80,10 +99,24 @@ class History:
         >>> History([{"round": 1, "loss": None, "accuracy": 0.5}, {"round": 2, "loss": 0.25}]).curve("loss")
         ([2], [0.25])
         """
-        main = name in ("accuracy", "loss")
-        found = [(r["round"], (r if main else r.get("metrics", {})).get(name)) for r in self._evaluated()]
+        found = [(r["round"], (r if name in MEASURED else r.get("metrics", {})).get(name)) for r in self._evaluated()]
         known = [(round_, value) for round_, value in found if value is not None]
         return [round_ for round_, _ in known], [value for _, value in known]
+
+    def spent(self, along: str) -> dict[int, float] | None:
+        """Return what was spent up to every round, in one of `COUNTS`; None if the run did not count it.
+
+        >>> rounds = [{"round": 1, "batches": 5}, {"round": 2, "batches": 7}]
+        >>> History(rounds).spent("batches"), History(rounds).spent("rounds"), History(rounds).spent("gradients")
+        ({1: 5, 2: 12}, {1: 1, 2: 2}, None)
+        """
+        keys = COUNTS[along]
+        if not keys:
+            return {record["round"]: record["round"] for record in self.records}
+        if not all(key in record for record in self.records for key in keys):
+            return None
+        totals = accumulate(sum(record[key] for key in keys) for record in self.records)
+        return dict(zip([record["round"] for record in self.records], totals, strict=True))
 
     @property
     def best(self) -> tuple[int, float] | None:
@@ -106,11 +139,12 @@ class History:
         return rounds_to(*self.curve("accuracy"), target)
 
 
-def rounds_to(rounds: Sequence[int], accuracies: Sequence[float], target: float) -> float | None:
+def rounds_to(rounds: Sequence[float], accuracies: Sequence[float], target: float) -> float | None:
     """Return where the learning curve first crosses the target, or None if it never does.
 
     McMahan 2017: each curve is made monotone by taking the best accuracy of all rounds so far, and the crossing is found
-    by linear interpolation between the points. A first point that is already there counts as its own round.
+    by linear interpolation between the points. A first point that is already there counts as its own round. `rounds` may
+    as well be what was spent up to them: batches, bytes or seconds.
 
     >>> rounds_to([1, 2, 3, 4], [0.25, 0.5, 0.4, 1.0], target=0.75)
     3.5

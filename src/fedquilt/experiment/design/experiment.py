@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ from fedquilt.base.errors import SpecError, nearest
 from fedquilt.base.text import short, visible
 from fedquilt.experiment.design.axes import Axis, Change, read_axes, require_same_length
 from fedquilt.experiment.design.blueprint import MOST_TRIALS, Blueprint
-from fedquilt.experiment.design.conditions import axis_number, read_conditions
+from fedquilt.experiment.design.comparison import Significance, read_significance
+from fedquilt.experiment.design.conditions import axis_number, case_of, read_conditions
 from fedquilt.experiment.design.formula import read_formula
 from fedquilt.experiment.design.keys import SPEC_TABLES, VALUES, flattened, lists, short_names
 from fedquilt.experiment.design.metric import CellMetric, read_metrics
@@ -72,6 +73,7 @@ class Experiment:
     published: tuple[PublishedValue, ...]
     scale: str | None
     file: Path | None
+    significance: Significance | None
     search: Table | None
     stop: Table | None
     tables: Table
@@ -159,6 +161,9 @@ class _Parts:
     columns: tuple[str, ...]
     metrics: tuple[CellMetric, ...]
     published: tuple[PublishedValue, ...]
+    significance: Significance | None
+    search: Table | None
+    stop: Table | None
 
 
 def _read(tables: Table, source: str, folder: Path | None, scale: str | None, sets: Table) -> _Parts:
@@ -170,10 +175,33 @@ def _read(tables: Table, source: str, folder: Path | None, scale: str | None, se
     changed = scaled(tables, changes, where)
     blueprint = full if scale is None else _blueprint(changed, source, folder, sets, changes, where)
     metrics = read_metrics(changed.get("metric"), source)
-    _, keys = _key_space(blueprint, metrics)
+    axes, keys = _key_space(blueprint, metrics)
+    metrics = tuple(_resolved(metric, blueprint, axes, keys) for metric in metrics)
     about = _about(changed.get("experiment", {}), source)
     rows, columns = _layout(about, blueprint.axes, len(metrics) > 1, source)
-    return _Parts(blueprint, about, rows, columns, metrics, tuple(each for each in published if each.key in keys))
+    compared = read_significance(changed.get("significance"), blueprint.axes, blueprint.repeats, source)
+    published = tuple(each for each in published if each.key in keys)
+    search, stop = changed.get("search"), changed.get("stop")
+    return _Parts(blueprint, about, rows, columns, metrics, published, compared, search, stop)
+
+
+def _resolved(metric: CellMetric, blueprint: Blueprint, axes: Sequence[Axis], keys: set[tuple[str, ...]]) -> CellMetric:
+    """Find the cells that a metric is relative to: there is one for each."""
+    where = f"{blueprint.source}: [metric]"
+    cells, named = set(blueprint.cells()), f" (of {metric.label})" if len(axes) > len(blueprint.axes) else ""
+    found: dict[str, dict[str, str]] = {}
+    for key, on, there in (("relative_to", blueprint.axes, cells), ("baseline", axes, keys)):
+        given: Table | None = getattr(metric, key)
+        if given is None:
+            continue
+        places = {axis_number(on, name, f"{where} {key}"): value for name, value in given.items()}
+        cases = {number: case_of(on[number], value, f"{where} {key}{named}") for number, value in places.items()}
+        for cell in there:
+            other = tuple(cases.get(number, case) for number, case in enumerate(cell))
+            if other not in there:
+                raise SpecError(f"{where} {key}: there is no cell {', '.join(other)}, for {', '.join(cell)}")
+        found[key] = {on[number].name: case for number, case in cases.items()}
+    return replace(metric, relative_to=found.get("relative_to"), baseline=found.get("baseline"))
 
 
 def _blueprint(
@@ -282,8 +310,9 @@ def _finished(parts: _Parts, path: Path | None, tables: Table, scale: str | None
         published=parts.published,
         scale=scale,
         file=path,
-        search=tables.get("search"),
-        stop=tables.get("stop"),
+        significance=parts.significance,
+        search=parts.search,
+        stop=parts.stop,
         tables=tables,
         blueprint=blueprint,
     )
