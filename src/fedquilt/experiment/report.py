@@ -9,10 +9,11 @@ from pathlib import Path
 
 from fedquilt.base.errors import RunError, SpecError
 from fedquilt.experiment.page.document import page
+from fedquilt.experiment.page.experiment import part_of_experiment, read_study
 from fedquilt.experiment.page.figure import FORMATS
 from fedquilt.experiment.page.part import Part
 from fedquilt.experiment.page.runs import part_of_runs
-from fedquilt.experiment.page.source import Reader, Seen, is_run, run_folders
+from fedquilt.experiment.page.source import EXPERIMENT, Reader, Seen, is_run, run_folders
 from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.storage import storing
 
@@ -82,14 +83,20 @@ def gather(paths: Sequence[Path], reader: Reader, target: float | None = None) -
         raise SpecError(f"target: must be an accuracy above 0, at most 1, as in 0.97; got {target:g}")
     if not paths:
         raise RunError("nothing to report: name a run folder, or a folder of runs")
+    parts: list[Part] = []
     runs: dict[Path, Seen] = {}
     for path in dict.fromkeys(paths):
+        if (path / EXPERIMENT).is_file():
+            parts.append(part_of_experiment(read_study(path, reader)))
+            continue
         for folder in _runs_in(path):
             runs.setdefault(folder, reader.run(folder))
-    if all(run.found is None for run in runs.values()):
+    if not runs:
+        return parts, None
+    if not parts and all(run.found is None for run in runs.values()):
         raise RunError("\n".join(run.problem or "" for run in runs.values()))
     part, goal = part_of_runs(list(runs.values()), target)
-    return [part], goal
+    return [*parts, part], goal
 
 
 def _runs_in(path: Path) -> list[Path]:

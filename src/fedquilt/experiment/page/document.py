@@ -74,8 +74,9 @@ def _part(part: Part, number: int, level: int, figures: dict[str, Any]) -> str:
     pieces = [
         f'<section class="part"><h{level}>{_text(part.title)}</h{level}>',
         f'<p class="lead">{_text(part.lead)}</p>' if part.lead else "",
-        "".join(f'<p class="fact">{_text(fact)}</p>' for fact in part.facts),
         *part.shaped,
+        "".join(f'<p class="fact">{_text(fact)}</p>' for fact in part.facts),
+        copies(part.written) if part.written else "",
     ]
     before = [] if part.shaped else [_table(table, level + 1) for table in part.tables]
     pieces += before
@@ -128,11 +129,12 @@ def copies(written: dict[str, str]) -> str:
 
 
 def _detail(detail: Detail, name: str) -> str:
+    inner = "".join(_detail(run, f"{name}-{place}") for place, run in enumerate(detail.runs))
     facts = "".join(f"<dt>{_text(key)}</dt><dd>{_text(value)}</dd>" for key, value in detail.facts.items())
     command = f'<pre class="command"><code>{_text(detail.command)}</code></pre>' if detail.command else ""
     spec = f'<pre class="spec"><code>{_text(detail.spec)}</code></pre>' if detail.spec else ""
     return (
-        f'<details id="detail-{name}"><summary>{_text(detail.name)}</summary>{command}<dl>{facts}</dl>{spec}</details>'
+        f'<details id="detail-{name}"><summary>{_text(detail.name)}</summary>{command}<dl>{facts}</dl>{spec}{inner}</details>'
     )
 
 

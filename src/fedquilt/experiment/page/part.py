@@ -22,22 +22,28 @@ from fedquilt.experiment.page.table import TextTable
 
 @dataclass(frozen=True)
 class Detail:
-    """What it takes to make a run again, and to see that it is the same."""
+    """What it takes to make a run again, and to see that it is the same; or a cell, with those of its runs."""
 
     name: str
     facts: dict[str, str]
     command: str
     spec: str
+    runs: tuple[Detail, ...] = ()
 
 
 @dataclass(frozen=True)
 class Part:
-    """What the page shows of some runs; `shaped` are tables in the shape of a paper's, as HTML of our own."""
+    """What the page shows of some runs, or of an experiment.
+
+    `shaped` is the table in the shape of a paper's, as HTML; `written` the same as Markdown, CSV and LaTeX; `files` are texts
+    to write, by name, besides the `tables`.
+    """
 
     title: str
     lead: str
     facts: tuple[str, ...] = ()
     shaped: tuple[str, ...] = ()
+    written: dict[str, str] = field(default_factory=dict)
     tables: tuple[TextTable, ...] = ()
     figures: tuple[Figure, ...] = ()
     details: tuple[Detail, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedquilt.base.errors import RunError
 from fedquilt.experiment.contents import (
+    ASIDE,
     CHECKPOINTS,
     ENVIRONMENT,
     ERROR,
@@ -18,11 +19,19 @@ from fedquilt.experiment.contents import (
     SPEC,
     Contents,
 )
+from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.results.outcome import Outcome, outcome_of
 from fedquilt.experiment.summary import summarise
 
 READ = (SPEC, METRICS, FARES, POPULATION, ENVIRONMENT, ERROR, CHECKPOINTS)
 """Files whose change makes it necessary to read a run again."""
+
+EXPERIMENT = "experiment.toml"
+"""The file that makes a folder that of an experiment."""
+
+DEEP = 3
+"""How many folders below the one that is named runs are looked for."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +49,29 @@ class Reader:
 
     def __init__(self) -> None:
         """Begin with nothing read."""
-        self._kept: dict[Path, tuple[object, Seen]] = {}
+        self._runs: dict[Path, tuple[object, Seen]] = {}
+        self._outcomes: dict[Path, tuple[object, Outcome]] = {}
 
     def run(self, path: Path) -> Seen:
         """Read a run folder; what is wrong with one that cannot be read is in its `problem`."""
         folder = RunFolder(path)
-        key = (folder.running(), *(_stamp(path / name) for name in READ))
-        if path not in self._kept or self._kept[path][0] != key:
-            self._kept[path] = key, _read(folder)
-        return self._kept[path][1]
+        key = _key(folder)
+        if path not in self._runs or self._runs[path][0] != key:
+            self._runs[path] = key, _read(folder)
+        return self._runs[path][1]
+
+    def outcome(self, trial: Trial, folder: Path) -> Outcome:
+        """Read what became of a trial of an experiment."""
+        run = RunFolder(folder / trial.name)
+        key = _key(run)
+        if run.path not in self._outcomes or self._outcomes[run.path][0] != key:
+            self._outcomes[run.path] = key, outcome_of(trial, folder)
+        return self._outcomes[run.path][1]
+
+
+def _key(folder: RunFolder) -> tuple[object, ...]:
+    """Return what changes when there is something new to read of a run."""
+    return (folder.running(), *(_stamp(folder.path / name) for name in READ))
 
 
 def _read(folder: RunFolder) -> Seen:
@@ -67,14 +90,15 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
-def run_folders(path: Path) -> Iterator[Path]:
-    """Iterate over the run folders below a folder, in the order of their names; other folders are passed over.
-
-    A sweep's trials may lie deeper than one level: a trial is named for its values, which may hold slashes.
-    """
-    for spec in sorted(path.rglob(SPEC)):
-        if not any(part.startswith(".") for part in spec.relative_to(path).parts):
-            yield spec.parent
+def run_folders(path: Path, deep: int = DEEP) -> Iterator[Path]:
+    """Iterate over the run folders below a folder, in the order of their names; what is hidden or set aside is not."""
+    for inner in sorted(path.iterdir()):
+        if inner.name.startswith(".") or inner.name == ASIDE or not inner.is_dir():
+            continue
+        if is_run(inner):
+            yield inner
+        elif deep > 1:
+            yield from run_folders(inner, deep - 1)
 
 
 def is_run(path: Path) -> bool:
