@@ -50,6 +50,14 @@ class Blueprint:
         """How often each cell is repeated."""
         return len(next(iter(self.repeat.values()), [None]))
 
+    @property
+    def tuned_keys(self) -> list[str]:
+        """All keys that are tuned in some cell."""
+        changes = [change for axis in self.axes for change in axis.cases.values()]
+        changes += [condition.change for condition in self.conditions]
+        common = () if self.tuning is None else self.tuning.keys
+        return list(dict.fromkeys([*common, *(key for change in changes for key in change.tune)]))
+
     def cells(self) -> Iterator[tuple[str, ...]]:
         """Go through the cells that are not left out."""
         for cell in itertools.product(*(axis.cases for axis in self.axes)):
