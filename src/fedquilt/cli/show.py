@@ -30,7 +30,9 @@ def show(
     diagnose: Annotated[
         bool, typer.Option("--diagnose", help="Also train the next round's clients and measure why they disagree.")
     ] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on showing rounds for as long as the run lasts.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on showing rounds for as long as the run lasts.")
+    ] = False,
     no_import: NoImport = False,
 ) -> None:
     """Show a run: state, rounds, accuracy, best, digest of the model, what was left out; or the runs of a folder."""
@@ -112,7 +114,9 @@ def _follow(folder: Path) -> None:
     total = about["rounds"]
     try:
         for record in follow(folder, after=max(about["round"] - 5, 0)):
-            words = "" if record["accuracy"] is None and record["loss"] is None else "  ".join(scores(record, loss=True))
+            words = (
+                "" if record["accuracy"] is None and record["loss"] is None else "  ".join(scores(record, loss=True))
+            )
             say(f"round {record['round']}{f'/{total}' if total else ''}  {words}".rstrip())
     except KeyboardInterrupt:
         say("No longer followed; the run goes on.")

@@ -87,7 +87,9 @@ def read_holdings(content: bytes) -> Holdings:
     if len(counts) != len(about["shown"]) or not within or (names is not None and len(names) != classes):
         raise DamagedError("its numbers of clients and classes do not fit together")
     shown = tuple(about["shown"])
-    return Holdings(about["clients"], classes, None if names is None else tuple(names), shown, counts, about["measures"])
+    return Holdings(
+        about["clients"], classes, None if names is None else tuple(names), shown, counts, about["measures"]
+    )
 
 
 def _holdings(

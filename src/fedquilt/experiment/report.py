@@ -119,7 +119,11 @@ def _write(part: Part, folder: Path) -> list[Path]:
     files = []
     texts = dict(part.files)
     for table in part.tables:
-        texts |= {f"{table.name}.md": table.markdown(), f"{table.name}.csv": table.csv(), f"{table.name}.tex": table.latex()}
+        texts |= {
+            f"{table.name}.md": table.markdown(),
+            f"{table.name}.csv": table.csv(),
+            f"{table.name}.tex": table.latex(),
+        }
     for name, text in texts.items():
         files.append(folder / "tables" / name)
         files[-1].parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,9 @@ COLUMN = 13
 
 def figure_of_clients(populations: Mapping[str, Holdings]) -> Figure:
     """Draw who holds what, one chart for every population."""
-    charts = {label: clients_chart(held, label if len(populations) > 1 else None) for label, held in populations.items()}
+    charts = {
+        label: clients_chart(held, label if len(populations) > 1 else None) for label, held in populations.items()
+    }
     caption = "One bar is one client, sorted by the class of which it holds most; colours are classes."
     return Figure("clients", "Who holds what", charts, caption)
 
@@ -28,7 +30,10 @@ def clients_chart(held: Holdings, title: str | None = None) -> Any:
 
     order = _sorted(held.counts)
     every = f"{len(order):,} of {held.clients:,} clients" if len(order) < held.clients else f"{held.clients:,} clients"
-    sizes = [{"place": place, "client": held.shown[k], "examples": sum(held.counts[k].values())} for place, k in enumerate(order)]
+    sizes = [
+        {"place": place, "client": held.shown[k], "examples": sum(held.counts[k].values())}
+        for place, k in enumerate(order)
+    ]
     width = max(WIDTH, min(7 * len(order), 700))
     places = alt.Scale(domain=list(range(len(order))), paddingInner=0.05 if len(order) <= 60 else 0, paddingOuter=0)
     wide = max((row["examples"] for row in sizes), default=1) > 30 * min((row["examples"] for row in sizes), default=1)
@@ -39,8 +44,9 @@ def clients_chart(held: Holdings, title: str | None = None) -> Any:
         alt.Chart(alt.InlineData(values=sizes))
         .mark_bar(color="#6b7280")
         .encode(
-            x=alt.X("place:O", title=f"{every}, sorted by their largest class", scale=places)
-            .axis(labels=False, ticks=False, domain=True),
+            x=alt.X("place:O", title=f"{every}, sorted by their largest class", scale=places).axis(
+                labels=False, ticks=False, domain=True
+            ),
             y=alt.Y("examples:Q", title="examples", scale=tall, axis=alt.Axis(tickCount=3, format="~s", grid=False)),
             y2=alt.datum(low),
             tooltip=[alt.Tooltip("client:N"), alt.Tooltip("examples:Q", format=",")],
@@ -54,8 +60,15 @@ def clients_chart(held: Holdings, title: str | None = None) -> Any:
         total, low = sum(held.counts[k].values()), 0.0
         for label in sorted(held.counts[k]):
             share = 100 * held.counts[k][label] / total
-            rows.append({"place": place, "client": held.shown[k], "class": held.name_of(label), "number": label} | {
-                "low": round(low, 3), "high": round(low + share, 3), "examples": held.counts[k][label], "share": round(share, 2)})
+            rows.append(
+                {"place": place, "client": held.shown[k], "class": held.name_of(label), "number": label}
+                | {
+                    "low": round(low, 3),
+                    "high": round(low + share, 3),
+                    "examples": held.counts[k][label],
+                    "share": round(share, 2),
+                }
+            )
             low += share
     names = [held.name_of(label) for label in range(held.classes)]
     colour, legend = _class_colours(names)

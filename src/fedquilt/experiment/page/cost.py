@@ -15,7 +15,9 @@ def figure_of_cost(lines: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure
     """Draw what the runs of every curve cost, one chart for each kind of cost."""
     kinds = [kind for kind in COSTS if any(kind in run for runs in lines.values() for run in runs)]
     charts = {COSTS[kind]: _chart(lines, kind) for kind in kinds}
-    return Figure("cost", "Cost", charts, "Of all rounds that were run; the mean over repeats, with one standard deviation.")
+    return Figure(
+        "cost", "Cost", charts, "Of all rounds that were run; the mean over repeats, with one standard deviation."
+    )
 
 
 def _chart(lines: Mapping[str, Sequence[Mapping[str, float]]], kind: str) -> Any:
@@ -32,7 +34,12 @@ def _chart(lines: Mapping[str, Sequence[Mapping[str, float]]], kind: str) -> Any
             std = statistics.stdev(values)
             row |= {"low": max(mean - std, 0.0), "high": mean + std, "spread": float(f"{std:.3g}")}
         rows.append(row)
-    y = alt.Y("line:N", sort=[row["line"] for row in rows], title=None, axis=alt.Axis(labelLimit=230, ticks=False, domain=False))
+    y = alt.Y(
+        "line:N",
+        sort=[row["line"] for row in rows],
+        title=None,
+        axis=alt.Axis(labelLimit=230, ticks=False, domain=False),
+    )
     x = alt.X("value:Q", title=COSTS[kind], axis=alt.Axis(format="~s" if kind == "steps" else ",~f"))
     tooltip = [alt.Tooltip("line:N", title="run"), alt.Tooltip("value:Q", title=COSTS[kind], format=",.1f")]
     base = alt.Chart(alt.InlineData(values=rows)).encode(y=y)

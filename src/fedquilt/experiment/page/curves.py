@@ -45,7 +45,9 @@ class Line:
 def measures_of(histories: Sequence[History]) -> list[str]:
     """Return what the runs have measured, in the order in which it is shown."""
     named = dict.fromkeys(name for history in histories for name in history.metrics)
-    return [name for name in ("accuracy", OWN, "loss", "train loss", *named) if any(_values(h, name) for h in histories)]
+    return [
+        name for name in ("accuracy", OWN, "loss", "train loss", *named) if any(_values(h, name) for h in histories)
+    ]
 
 
 def figure_of_curves(lines: Sequence[Line], target: float | None = None) -> Figure:
@@ -123,7 +125,10 @@ def _chart(lines: Sequence[Line], measure: str, target: float | None) -> Any:
         alt.Tooltip("value:Q", title=title, format=".2f" if share else ".4~g"),
     ]
     if any(row["runs"] > 1 for row in rows):
-        tooltip += [alt.Tooltip("spread:Q", title="± std", format=".2f" if share else ".3~g"), alt.Tooltip("runs:Q", title="repeats")]
+        tooltip += [
+            alt.Tooltip("spread:Q", title="± std", format=".2f" if share else ".3~g"),
+            alt.Tooltip("runs:Q", title="repeats"),
+        ]
     layers = []
     if any(row["runs"] > 1 for row in rows):
         band = base.mark_area(opacity=0.16).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")

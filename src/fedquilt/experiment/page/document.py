@@ -7,11 +7,13 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import fedquilt
 from fedquilt.experiment.page.figure import Figure, vegalite_version
 from fedquilt.experiment.page.part import Detail, Part
+from fedquilt.experiment.page.shaped import shaped_html
 from fedquilt.experiment.page.table import TextTable
 
 POLICY = (
@@ -19,6 +21,11 @@ POLICY = (
     "connect-src {connect}; base-uri 'none'; form-action 'none'"
 )
 """What a browser lets the page do. Vega compiles its expressions, hence eval; nothing is loaded from anywhere."""
+
+KINDS = {".md": "Markdown", ".csv": "CSV", ".tex": "LaTeX"}
+
+FOLDED = 24
+"""Rows of a table that are shown at once; a longer one opens by a click."""
 
 
 def page(parts: Sequence[Part], title: str, live: bool = False) -> str:
@@ -74,11 +81,11 @@ def _part(part: Part, number: int, level: int, figures: dict[str, Any]) -> str:
     pieces = [
         f'<section class="part"><h{level}>{_text(part.title)}</h{level}>',
         f'<p class="lead">{_text(part.lead)}</p>' if part.lead else "",
-        *part.shaped,
-        "".join(f'<p class="fact">{_text(fact)}</p>' for fact in part.facts),
-        copies(part.written) if part.written else "",
+        shaped_html(part.result) if part.result is not None else "",
+        f'<p class="fact">{_text(" ".join(part.facts))}</p>' if part.facts else "",
+        _copies({KINDS[Path(name).suffix]: text for name, text in part.files.items()}) if part.files else "",
     ]
-    before = [] if part.shaped else [_table(table, level + 1) for table in part.tables]
+    before = [] if part.result is not None else [_table(table, level + 1) for table in part.tables]
     pieces += before
     for figure in part.figures:
         name = f"{number}-{figure.name}"
@@ -104,7 +111,10 @@ def _figure(figure: Figure, name: str, level: int) -> str:
 
 def _table(table: TextTable, level: int) -> str:
     shown = table.without_empty()
-    kinds = ["" if all(_is_number(row[place]) for row in shown.rows) else ' class="words"' for place in range(len(shown.header))]
+    kinds = [
+        "" if all(_is_number(row[place]) for row in shown.rows) else ' class="words"'
+        for place in range(len(shown.header))
+    ]
     head = "".join(f'<th scope="col"{kind}>{_text(cell)}</th>' for cell, kind in zip(shown.header, kinds, strict=True))
     rows = "".join(
         f'<tr><th scope="row">{_text(row[0])}</th>'
@@ -114,13 +124,19 @@ def _table(table: TextTable, level: int) -> str:
     )
     caption = f'<p class="caption">{_text(table.caption)}</p>' if table.caption else ""
     written = {"Markdown": table.markdown(), "CSV": table.csv(), "LaTeX": table.latex()}
-    return (
-        f'<h{level}>{_text(table.title)}</h{level}><div class="scroll"><table class="plain" data-table="{_text(table.name)}">'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{caption}{copies(written)}"
+    whole = (
+        f'<div class="scroll"><table class="plain" data-table="{_text(table.name)}">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{caption}{_copies(written)}"
     )
+    if len(shown.rows) > FOLDED:
+        title = f"{table.title} ({len(shown.rows):,})"
+        return (
+            f'<details class="table" id="table-{_text(table.name)}"><summary>{_text(title)}</summary>{whole}</details>'
+        )
+    return f"<h{level}>{_text(table.title)}</h{level}>{whole}"
 
 
-def copies(written: dict[str, str]) -> str:
+def _copies(written: dict[str, str]) -> str:
     """Return buttons that copy a table as Markdown, CSV or LaTeX."""
     buttons = "".join(
         f'<button type="button" data-copy="{_text(text)}">{_text(name)}</button>' for name, text in written.items()
@@ -133,9 +149,7 @@ def _detail(detail: Detail, name: str) -> str:
     facts = "".join(f"<dt>{_text(key)}</dt><dd>{_text(value)}</dd>" for key, value in detail.facts.items())
     command = f'<pre class="command"><code>{_text(detail.command)}</code></pre>' if detail.command else ""
     spec = f'<pre class="spec"><code>{_text(detail.spec)}</code></pre>' if detail.spec else ""
-    return (
-        f'<details id="detail-{name}"><summary>{_text(detail.name)}</summary>{command}<dl>{facts}</dl>{spec}{inner}</details>'
-    )
+    return f'<details id="detail-{name}"><summary>{_text(detail.name)}</summary>{command}<dl>{facts}</dl>{spec}{inner}</details>'
 
 
 def _is_number(text: str) -> bool:

@@ -16,7 +16,7 @@ from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.hyper_parameters import figure_of_hyper_parameters
 from fedquilt.experiment.page.part import Detail, Group, Part, detail_of, figures_of, machine
-from fedquilt.experiment.page.shaped import AGREES, agreement, shaped_html
+from fedquilt.experiment.page.shaped import AGREES, agreement
 from fedquilt.experiment.page.skewness import Reached, figure_of_skew
 from fedquilt.experiment.page.source import EXPERIMENT, Reader, Seen
 from fedquilt.experiment.page.table import TextTable
@@ -72,12 +72,13 @@ def part_of_experiment(study: Study) -> Part:
         title=experiment.title,
         lead=_lead(study),
         facts=(*([experiment.caption] if experiment.caption else []), *table.notes),
-        shaped=(shaped_html(table),),
-        written={"Markdown": files["results.md"], "CSV": files["results.csv"], "LaTeX": files["results.tex"]},
+        result=table,
         tables=(_trials(study),),
         figures=tuple(figures),
         details=tuple(_details(study)),
-        notes=tuple(text for run in study.runs.values() for text in (run.found.damage if run.found else [run.problem or ""])),
+        notes=tuple(
+            text for run in study.runs.values() for text in (run.found.damage if run.found else [run.problem or ""])
+        ),
         files=files,
     )
 
@@ -91,7 +92,11 @@ def name_of(experiment: Experiment, cell: Sequence[str]) -> str:
     'lr 0.1, epochs 5'
     """
     axes = experiment.blueprint.axes
-    pieces = [case if axis.named else f"{axis.name} {case}" for axis, case in zip(axes, cell, strict=False) if len(axis.cases) > 1]
+    pieces = [
+        case if axis.named else f"{axis.name} {case}"
+        for axis, case in zip(axes, cell, strict=False)
+        if len(axis.cases) > 1
+    ]
     return ", ".join(pieces) or experiment.title
 
 
@@ -100,7 +105,9 @@ def _groups(study: Study) -> list[Group]:
     first = study.experiment.metric.label
     shown = [cell for cell in study.cells if cell.metric.label == first]
     return [
-        Group(name_of(study.experiment, cell.key), tuple(study.runs[t.name] for t in cell.trials if t.name in study.runs))
+        Group(
+            name_of(study.experiment, cell.key), tuple(study.runs[t.name] for t in cell.trials if t.name in study.runs)
+        )
         for cell in shown
     ]
 
@@ -163,7 +170,9 @@ def _details(study: Study) -> list[Detail]:
     experiment = study.experiment
     for cell in study.cells:
         runs = [(trial, study.runs.get(trial.name)) for trial in cell.trials]
-        about: dict[str, str] = {experiment.metric.label if len(experiment.metrics) == 1 else cell.metric.label: ours(cell)}
+        about: dict[str, str] = {
+            experiment.metric.label if len(experiment.metrics) == 1 else cell.metric.label: ours(cell)
+        }
         if cell.chosen:
             about["tuned values"] = label(cell.chosen)
         if cell.derived:

@@ -39,7 +39,13 @@ def _chart(lines: Mapping[str, Sequence[float]]) -> Any:
         values = 100 * np.asarray(accuracies)
         counts, edges = np.histogram(values, bins=np.linspace(0, 100, BINS + 1))
         bars += [
-            {"line": name, "from": float(low), "to": float(high), "share": round(100 * int(n) / len(values), 3), "clients": int(n)}
+            {
+                "line": name,
+                "from": float(low),
+                "to": float(high),
+                "share": round(100 * int(n) / len(values), 3),
+                "clients": int(n),
+            }
             for low, high, n in zip(edges[:-1], edges[1:], counts, strict=True)
             if n
         ]
@@ -55,7 +61,11 @@ def _chart(lines: Mapping[str, Sequence[float]]) -> Any:
             x2="to:Q",
             y=alt.Y("share:Q", title="clients (%)", axis=alt.Axis(tickCount=3)),
             y2=alt.datum(0),
-            tooltip=[alt.Tooltip("line:N", title="run"), alt.Tooltip("clients:Q"), alt.Tooltip("share:Q", title="share (%)")],
+            tooltip=[
+                alt.Tooltip("line:N", title="run"),
+                alt.Tooltip("clients:Q"),
+                alt.Tooltip("share:Q", title="share (%)"),
+            ],
         )
     )
     shown = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=300)
@@ -70,14 +80,23 @@ def _chart(lines: Mapping[str, Sequence[float]]) -> Any:
             x=alt.X("value:Q", title="accuracy on own test examples (%)"),
             color=colour,
             strokeDash=dash,
-            tooltip=[alt.Tooltip("line:N", title="run"), alt.Tooltip("mark:N", title=" "), alt.Tooltip("value:Q", title="accuracy (%)")],
+            tooltip=[
+                alt.Tooltip("line:N", title="run"),
+                alt.Tooltip("mark:N", title=" "),
+                alt.Tooltip("value:Q", title="accuracy (%)"),
+            ],
         )
     )
     layered = alt.layer(histogram, rules, data=alt.InlineData(values=[*bars, *marks]))
     if len(lines) == 1:
         return styled(layered.properties(width=WIDTH, height=180))
     chart = layered.properties(width=WIDTH, height=70).facet(
-        row=alt.Row("line:N", sort=list(lines), title=None, header=alt.Header(labelAngle=0, labelAlign="left", labelOrient="top", labelAnchor="start", labelPadding=2)),
+        row=alt.Row(
+            "line:N",
+            sort=list(lines),
+            title=None,
+            header=alt.Header(labelAngle=0, labelAlign="left", labelOrient="top", labelAnchor="start", labelPadding=2),
+        ),
         spacing=14,
     )
     return styled(chart)

@@ -122,7 +122,9 @@ def line_scales(names: Sequence[str], dashed: Sequence[str] = ()) -> tuple[Any, 
     looks = [line_look(number) for number in range(len(names))]
     dashes = [(7, 7) if name in dashed else dash for name, (_, dash) in zip(names, looks, strict=True)]
     columns = legend_columns(names)
-    legend = alt.Legend(orient="bottom", columns=columns, title=None, symbolSize=400, symbolType="stroke", symbolOpacity=1)
+    legend = alt.Legend(
+        orient="bottom", columns=columns, title=None, symbolSize=400, symbolType="stroke", symbolOpacity=1
+    )
     shown = legend if len(names) > 1 else None
     domain = list(names)
     colour = alt.Color(

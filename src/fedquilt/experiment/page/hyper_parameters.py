@@ -50,7 +50,10 @@ def _numbers(experiment: Experiment, outcome: Outcome) -> dict[str, float]:
     return {
         key: float(value)
         for key, value in found.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and not key.endswith("seed")
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and not key.endswith("seed")
     }
 
 

@@ -18,6 +18,7 @@ from fedquilt.experiment.page.fares import figure_of_fares
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.source import Seen
 from fedquilt.experiment.page.table import TextTable
+from fedquilt.experiment.results.table import ResultTable
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,13 @@ class Detail:
 class Part:
     """What the page shows of some runs, or of an experiment.
 
-    `shaped` is the table in the shape of a paper's, as HTML; `written` the same as Markdown, CSV and LaTeX; `files` are texts
-    to write, by name, besides the `tables`.
+    `result` is the table in the shape of a paper's; `files` are texts to write, by name, besides the `tables`.
     """
 
     title: str
     lead: str
     facts: tuple[str, ...] = ()
-    shaped: tuple[str, ...] = ()
-    written: dict[str, str] = field(default_factory=dict)
+    result: ResultTable | None = None
     tables: tuple[TextTable, ...] = ()
     figures: tuple[Figure, ...] = ()
     details: tuple[Detail, ...] = ()
@@ -83,19 +82,24 @@ def figures_of(groups: Sequence[Group], target: float | None = None) -> list[Fig
 
 
 def populations_of(groups: Sequence[Group], most: int = 12) -> dict[str, Holdings]:
-    """Return the populations that the runs were trained on, each once, named for the runs that have it."""
-    found: dict[str, tuple[Holdings, list[str]]] = {}
+    """Return the populations that the runs were trained on, each once, named for what they differ in."""
+    found: dict[str, tuple[Holdings, str, dict[str, Any]]] = {}
     for group in groups:
         for contents in group.found:
-            held = contents.holdings
-            if held is not None:
-                found.setdefault(held.to_json(), (held, []))[1].append(group.name)
-    named = {}
-    for number, (held, names) in enumerate(list(found.values())[:most], 1):
-        distinct = list(dict.fromkeys(names))
-        words = distinct[0] if len(distinct) == 1 else f"{distinct[0]} and {len(distinct) - 1} more"
-        label = words if words not in named else f"{words} ({number})"
-        named[label if len(found) > 1 else "population"] = held
+            if contents.holdings is not None:
+                about = {"data": contents.tables.get("data", {}).get("name"), **contents.tables.get("partition", {})}
+                found.setdefault(contents.holdings.to_json(), (contents.holdings, group.name, about))
+    tables = [about for _, _, about in found.values()]
+    differ = [
+        key
+        for key in dict.fromkeys(key for table in tables for key in table)
+        if len({str(t.get(key)) for t in tables}) > 1
+    ]
+    named: dict[str, Holdings] = {}
+    for held, name, about in list(found.values())[:most]:
+        words = ", ".join(f"{key} {about[key]}" for key in differ if about.get(key) is not None)
+        label = words if words and words not in named else name
+        named[label if label not in named else f"{label} ({len(named) + 1})"] = held
     return named
 
 
@@ -150,7 +154,11 @@ def _state(about: dict[str, Any]) -> str:
 def machine(made: dict[str, Any]) -> str:
     """Describe the machine of a run."""
     parts = [made.get("processor"), counted(made["cores"], "core") if isinstance(made.get("cores"), int) else None]
-    parts += [f"{made['memory_gib']} GiB" if made.get("memory_gib") else None, made.get("system"), made.get("instruction_set")]
+    parts += [
+        f"{made['memory_gib']} GiB" if made.get("memory_gib") else None,
+        made.get("system"),
+        made.get("instruction_set"),
+    ]
     return ", ".join(str(part) for part in parts if part) or "not known"
 
 

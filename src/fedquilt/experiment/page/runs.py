@@ -106,9 +106,15 @@ def _lead(names: Sequence[str], runs: Sequence[Seen]) -> str:
     """Say in a sentence what came out."""
     states = [run.about["state"] if run.about else "unreadable" for run in runs]
     ended = sum(state in ("finished", "diverged") for state in states)
-    far = f"{counted(len(runs), 'run')}, {ended} of them at their end." if ended < len(runs) else f"{counted(len(runs), 'run')}."
+    far = (
+        f"{counted(len(runs), 'run')}, {ended} of them at their end."
+        if ended < len(runs)
+        else f"{counted(len(runs), 'run')}."
+    )
     scored = [
-        (run.found.history.best, name) for name, run in zip(names, runs, strict=True) if run.found and run.found.history.best
+        (run.found.history.best, name)
+        for name, run in zip(names, runs, strict=True)
+        if run.found and run.found.history.best
     ]
     if scored:
         (round_, value), name = max(scored, key=lambda each: each[0][1])

@@ -13,11 +13,8 @@ from fedquilt.experiment.results.written import difference, ours, published, uni
 
 AGREES, NEAR, DIFFERS = "agrees", "near", "differs"
 
-KEY = {
-    AGREES: "agrees: within 1 percentage point or two standard deviations; a cost within a factor of 1.25",
-    NEAR: "near: within 3 points or four standard deviations; a cost within a factor of 2",
-    DIFFERS: "differs by more",
-}
+LIMITS = {AGREES: ("1 point or 2 standard deviations", "1.25"), NEAR: ("3 points or 4 standard deviations", "2")}
+"""How far apart ours and a published value may be: accuracies, and factors of what was spent."""
 
 
 def agreement(cell: Cell) -> str | None:
@@ -48,39 +45,56 @@ def shaped_html(table: ResultTable) -> str:
     lines = []
     for level, axis in enumerate(table.column_axes):
         last = level == len(table.column_axes) - 1
-        corner = "".join(f"<th>{_text(name)}</th>" for name in table.row_axes) if last else f'<th colspan="{heads}"></th>'
+        corner = (
+            "".join(f"<th>{_text(name)}</th>" for name in table.row_axes) if last else f'<th colspan="{heads}"></th>'
+        )
         if not heads:
             corner = ""
         words = []
         for case, group in itertools.groupby(table.columns, key=lambda column: column[: level + 1]):
             width = len(list(group))
-            name = f"{axis} = {case[-1]}" if level == 0 or _plain_number(case[-1]) else case[-1]
-            words.append(f'<th scope="col" colspan="{width}">{_text(name if _plain_number(case[-1]) else case[-1])}</th>')
+            name = f"{axis} = {case[-1]}" if _plain_number(case[-1]) else case[-1]
+            words.append(f'<th scope="col" colspan="{width}">{_text(name)}</th>')
         lines.append(f"<tr>{corner}{''.join(words)}</tr>")
     if not table.column_axes:
         lines.append(f"<tr>{''.join(f'<th>{_text(name)}</th>' for name in table.row_axes)}<th>ours</th></tr>")
     body = []
     above: tuple[str, ...] = ()
-    for row, cells in zip(table.rows, table.cells, strict=True):
+    for row, line in zip(table.rows, table.cells, strict=True):
         names = [
-            "" if row[: place + 1] == above[: place + 1] and place < len(row) - 1 else case for place, case in enumerate(row)
+            "" if row[: place + 1] == above[: place + 1] and place < len(row) - 1 else case
+            for place, case in enumerate(row)
         ]
         head = "".join(f'<th scope="row">{_text(name)}</th>' for name in names)
-        body.append(f"<tr>{head}{''.join(map(_cell, cells))}</tr>")
+        body.append(f"<tr>{head}{''.join(map(_cell, line))}</tr>")
         above = row
-    kinds = dict.fromkeys(kind for line in table.cells for cell in line if cell is not None and (kind := agreement(cell)))
-    key = "".join(f'<span class="{kind}">{_text(KEY[kind])}</span>' for kind in (AGREES, NEAR, DIFFERS) if kind in kinds)
-    shown = f'<p class="caption key">Ours against published: {key}</p>' if key else ""
+    cells = [cell for line in table.cells for cell in line if cell is not None and cell.published is not None]
+    kinds = {kind for cell in cells if (kind := agreement(cell)) is not None}
+    cost = all(cell.metric.is_cost for cell in cells)
+    key = "".join(
+        f'<span class="{kind}">{_text(_meaning(kind, cost))}</span>'
+        for kind in (AGREES, NEAR, DIFFERS)
+        if kind in kinds
+    )
+    shown = f'<p class="caption key">Ours and published: {key}</p>' if key else ""
     return (
         f'<div class="scroll"><table class="shaped"><thead>{"".join(lines)}</thead><tbody>{"".join(body)}</tbody></table></div>'
         f"{shown}"
     )
 
 
+def _meaning(kind: str, cost: bool) -> str:
+    if kind not in LIMITS:
+        return "differ by more"
+    return f"{'agree' if kind == AGREES else 'near'}: within {f'a factor of {LIMITS[kind][1]}' if cost else LIMITS[kind][0]}"
+
+
 def _cell(cell: Cell | None) -> str:
     if cell is None:
         return "<td></td>"
-    kinds = [kind for kind in (agreement(cell), "best" if cell.best else None, "marked" if cell.marked else None) if kind]
+    kinds = [
+        kind for kind in (agreement(cell), "best" if cell.best else None, "marked" if cell.marked else None) if kind
+    ]
     about = f' title="{_text(cell.problem)}"' if cell.problem is not None else ""
     words = [f'<span class="ours">{_text(ours(cell))}</span>']
     if cell.published is not None:

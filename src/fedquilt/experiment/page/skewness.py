@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fedquilt.experiment.page.figure import HEIGHT, WIDTH, Figure, line_scales, styled
 
@@ -27,14 +26,23 @@ def figure_of_skew(points: Sequence[Reached], measured: str) -> Figure:
     names = list(dict.fromkeys(point.line for point in points))
     rows = [
         {"line": point.line, "emd": round(point.emd, 4), "value": point.value, "of": point.of}
-        | ({} if point.spread is None else {"low": point.value - point.spread, "high": point.value + point.spread, "spread": point.spread})
+        | (
+            {}
+            if point.spread is None
+            else {"low": point.value - point.spread, "high": point.value + point.spread, "spread": point.spread}
+        )
         for point in points
     ]
     colour, dash, legend = line_scales(names)
     x = alt.X("emd:Q", title="EMD of clients' classes from all clients'", scale=alt.Scale(domain=[0, 2]))
     y = alt.Y("value:Q", title=measured, scale=alt.Scale(zero=False))
     base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, color=colour)
-    tooltip = [alt.Tooltip("line:N", title="method"), alt.Tooltip("of:N", title="run"), alt.Tooltip("emd:Q", title="EMD", format=".3f"), alt.Tooltip("value:Q", title=measured, format=".2f")]
+    tooltip = [
+        alt.Tooltip("line:N", title="method"),
+        alt.Tooltip("of:N", title="run"),
+        alt.Tooltip("emd:Q", title="EMD", format=".3f"),
+        alt.Tooltip("value:Q", title=measured, format=".2f"),
+    ]
     layers = [base.mark_line(strokeWidth=1.4).encode(y=y, strokeDash=dash)]
     if any("low" in row for row in rows):
         bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.4)

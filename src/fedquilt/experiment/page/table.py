@@ -4,23 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-_LATEX = {
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "≥": r"$\geq$",
-    "≤": r"$\leq$",
-    "×": r"$\times$",
-    "−": "$-$",
-    "–": "--",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-}
+from fedquilt.experiment.results.latex import escaped
 
 
 @dataclass(frozen=True)
@@ -60,23 +46,21 @@ class TextTable:
     def latex(self) -> str:
         """Write the table as LaTeX; it needs `\\usepackage{booktabs}`."""
         columns = "l" + "r" * (len(self.header) - 1)
-        body = [" & ".join(map(latex_text, row)) + r" \\" for row in self.rows]
-        head = " & ".join(map(latex_text, self.header)) + r" \\"
+        body = [" & ".join(map(escaped, row)) + r" \\" for row in self.rows]
+        head = " & ".join(map(escaped, self.header)) + r" \\"
         return "\n".join(
-            [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""]
+            [
+                rf"\begin{{tabular}}{{{columns}}}",
+                r"\toprule",
+                head,
+                r"\midrule",
+                *body,
+                r"\bottomrule",
+                r"\end{tabular}",
+                "",
+            ]
         )
-
-
-def latex_text(text: str) -> str:
-    r"""Write a text so that LaTeX shows it as it is.
-
-    >>> latex_text("fed_avg 91% ± 1")
-    'fed\\_avg 91\\% $\\pm$ 1'
-    """
-    return "".join(_LATEX.get(character, character) for character in text)
 
 
 def _bar(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
-
-

@@ -34,7 +34,9 @@ class Watch:
         try:
             self._server = ThreadingHTTPServer((ADDRESS, port), handler)
         except OSError as error:
-            raise RunError(f"port {port}: cannot be listened on: {error.strerror}; choose another with --port") from None
+            raise RunError(
+                f"port {port}: cannot be listened on: {error.strerror}; choose another with --port"
+            ) from None
         self._server.daemon_threads = True
 
     @property
