@@ -65,10 +65,13 @@ def write_spec(spec: dict[str, Any], path: Path) -> None:
 
 
 def vegalite_version() -> str:
-    """Return the version of Vega-Lite that charts are made for, as vl-convert calls it."""
+    """Return the version of Vega-Lite to draw with: that which Altair makes charts for, or the newest there is."""
     import altair as alt
+    import vl_convert
 
-    return ".".join(alt.SCHEMA_VERSION.split(".")[:2])
+    known = vl_convert.get_vegalite_versions()
+    wanted = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    return wanted if wanted in known else str(known[-1])
 
 
 def _file_name(label: str) -> str:
