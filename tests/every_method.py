@@ -26,13 +26,13 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "fed_avg": [
         STEPS | {"fraction": 0.5, "reshuffle": False, "keep_momentum": True},
         {"fraction": 0.5, "batch": float("inf"), "weight_decay": 0.1},
-        {"fraction": 0.5, "batch": 7, "drop_last": True},
+        {"cohort": 4, "batch": 7, "drop_last": True},
     ],
     "fed_avg_m": [
         STEPS | {"fraction": 0.5, "server_momentum": 0.5, "nesterov": True, "server_lr": 0.5},
-        {"fraction": 0.5, "momentum": 0.5, "reshuffle": False, "keep_momentum": True, "drop_last": True},
+        {"cohort": 4, "momentum": 0.5, "reshuffle": False, "keep_momentum": True, "drop_last": True},
     ],
-    "fed_sgd": [{"lr": 0.05, "fraction": 0.5, "weight_decay": 0.1}],
+    "fed_sgd": [{"lr": 0.05, "fraction": 0.5, "weight_decay": 0.1}, {"cohort": 4}],
     "local_only": [STEPS | {"holdout": 0.0}, {"batch": 7, "drop_last": True}],
     "one_shot": [
         {

@@ -31,7 +31,7 @@ SPEC: dict[str, dict[str, Any]] = {
 GONE = object()
 
 RUN_KEYS = ", ".join(sorted(field.name for field in fields(Options)))
-FED_AVG_KEYS = "batch, drop_last, epochs, fraction, keep_momentum, lr, momentum, reshuffle, weight_decay"
+FED_AVG_KEYS = "batch, cohort, drop_last, epochs, fraction, keep_momentum, lr, momentum, reshuffle, weight_decay"
 DATA_SETS, MODELS, PARTITIONS = (
     ", ".join(names) for names in (registry.datasets, registry.models, registry.partitions)
 )

@@ -23,7 +23,9 @@ def accuracy(module, data, rows):
 
 
 def timeless(history):
-    return [{k: v for k, v in record.items() if k != "seconds" and not k.startswith("own")} for record in history]
+    return [
+        {k: v for k, v in record.items() if k != "seconds" and not k.startswith("per_client")} for record in history
+    ]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])

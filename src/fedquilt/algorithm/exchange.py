@@ -71,10 +71,15 @@ class Trained:
 
 
 class Parting(NamedTuple):
-    """What a client remembers until its next round, and what it tells the server."""
+    """What a client remembers until its next round, what it tells the server, and what it trained for that.
+
+    `batches` and `gradients` are the batches that it ran besides local training, and the examples in them.
+    """
 
     keep: Tensors | None = None
     told: Tensors | None = None
+    batches: int = 0
+    gradients: int = 0
 
 
 class Upload(NamedTuple):

@@ -23,7 +23,8 @@ Kind = Literal["error", "unusable update", "overflow", "died", "too slow", "no e
 class ClientUpdate:
     """What a client sends back. Its tensors are valid until the engine is asked for the next one.
 
-    `told` and `keep` are by exchange: what the client tells the server, and what it remembers.
+    `told` and `keep` are by exchange: what the client tells the server, and what it remembers. `more_batches` and
+    `more_gradients` count what exchanges trained besides, such as a model of the client's own.
     """
 
     client: int
@@ -37,6 +38,8 @@ class ClientUpdate:
     examples: int
     keep: State | None = None
     told: State = field(default_factory=dict)
+    more_batches: int = 0
+    more_gradients: int = 0
 
 
 @dataclass(frozen=True)

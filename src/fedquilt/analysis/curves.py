@@ -8,27 +8,19 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from fedquilt.base.errors import FedquiltError, nearest
+
 EVALUATED = ("accuracy", "loss", "metrics")
 """What a record has, one or more, where the model was evaluated."""
 
-MEASURED = (
+MAIN = (
     "accuracy", "loss", "train_loss", "local_loss", "validation_accuracy", "validation_loss", "per_client_accuracy",
     "per_client_accuracy_worst_tenth", "conflict_rate",
 )  # fmt: skip
-"""Numbers that a record has of its own; others are among its `metrics`."""
+"""What stands in a record by itself; other metrics are in its `metrics`."""
 
-COUNTS = {
-    "rounds": (),
-    "batches": ("batches",),
-    "gradients": ("gradients",),
-    "bytes": ("bytes_down", "bytes_up"),
-    "seconds": ("seconds",),
-}
-"""What a curve can go along, and the keys of a record that are summed for it.
-
-Batches are those of the largest client of each round (Hsu 2020, Table 2); gradients those of all clients (McMahan 2017,
-Figure 9).
-"""
+COUNTS = ("batches", "gradients", "steps", "examples", "bytes_down", "bytes_up", "seconds")
+"""What a record counts, so that it adds up over rounds."""
 
 
 @dataclass(frozen=True)
@@ -99,24 +91,37 @@ class History:
         >>> History([{"round": 1, "loss": None, "accuracy": 0.5}, {"round": 2, "loss": 0.25}]).curve("loss")
         ([2], [0.25])
         """
-        found = [(r["round"], (r if name in MEASURED else r.get("metrics", {})).get(name)) for r in self._evaluated()]
+        found = [(r["round"], (r if name in MAIN else r.get("metrics", {})).get(name)) for r in self._evaluated()]
         known = [(round_, value) for round_, value in found if value is not None]
         return [round_ for round_, _ in known], [value for _, value in known]
 
-    def spent(self, along: str) -> dict[int, float] | None:
-        """Return what was spent up to every round, in one of `COUNTS`; None if the run did not count it.
+    def curve_along(self, count: str, name: str = "accuracy") -> tuple[list[float], list[float]]:
+        """A curve over what was spent instead of rounds: over "batches", "gradients", or another count that adds up.
 
-        >>> rounds = [{"round": 1, "batches": 5}, {"round": 2, "batches": 7}]
-        >>> History(rounds).spent("batches"), History(rounds).spent("rounds"), History(rounds).spent("gradients")
-        ({1: 5, 2: 12}, {1: 1, 2: 2}, None)
+        >>> spent = [{"round": 1, "batches": 5}, {"round": 2, "batches": 8, "accuracy": 0.5}]
+        >>> History(spent).curve_along("batches")
+        ([13], [0.5])
         """
-        keys = COUNTS[along]
-        if not keys:
-            return {record["round"]: record["round"] for record in self.records}
-        if not all(key in record for record in self.records for key in keys):
-            return None
-        totals = accumulate(sum(record[key] for key in keys) for record in self.records)
-        return dict(zip([record["round"] for record in self.records], totals, strict=True))
+        rounds, values = self.curve(name)
+        spent = dict(zip(*self.cumulative(count), strict=True))
+        return [spent[round_] for round_ in rounds], values
+
+    def cumulative(self, name: str) -> tuple[list[int], list[float]]:
+        """All rounds, and the sum up to each of what is counted in every one.
+
+        Names are those of a record that add up: "batches" (the largest number that any client of a round ran: a budget of
+        time, Hsu 2020, Table 2), "gradients" (of single examples, by all clients: McMahan 2017, Figure 9), "steps",
+        "examples", "bytes_down", "bytes_up", "seconds".
+
+        >>> History([{"round": 1, "gradients": 600}, {"round": 2, "gradients": 400}]).cumulative("gradients")
+        ([1, 2], [600, 1000])
+        """
+        if name not in COUNTS:
+            raise FedquiltError(f"'{name}' is not counted in every round; {nearest(name, COUNTS)}")
+        lacking = [record["round"] for record in self.records if name not in record]
+        if lacking:
+            raise FedquiltError(f"round {lacking[0]} has no count of {name}: an older version of fedquilt recorded it")
+        return [record["round"] for record in self.records], list(accumulate(record[name] for record in self.records))
 
     @property
     def best(self) -> tuple[int, float] | None:

@@ -33,10 +33,10 @@ def ending(why: str) -> str:
 def divergence(history: History, last: int | None) -> str | None:
     """Say why a run has diverged by its newest round, of `last` in all, or return None if it has not.
 
-    A run has diverged when its test loss or training loss is measured and is not finite; when more than half of the
-    clients of three rounds in a row sent updates that cannot be used (NaN, infinite or too large); or when, after the
-    last round, that is so of more than half of all rounds, or more than half of all rounds changed nothing because all of
-    their clients were left out, for whatever reason. Clients whose absence is simulated do not count.
+    A run has diverged when its loss on test, training or validation data is measured and is not finite; when more than
+    half of the clients of three rounds in a row sent updates that cannot be used (NaN, infinite or too large); or when,
+    after the last round, that is so of more than half of all rounds, or more than half of all rounds changed nothing
+    because all of their clients were left out, for whatever reason. Clients whose absence is simulated do not count.
 
     >>> lost = {"clients": [4], "dropped": [{"client": i, "kind": "overflow"} for i in range(9)]}
     >>> good = {"clients": [1, 2], "dropped": []}
@@ -52,7 +52,7 @@ def divergence(history: History, last: int | None) -> str | None:
         return None
     number = records[-1]["round"]
     for name in records[-1].get("not_finite", ()):
-        words = {"loss": "test loss", "train_loss": "training loss"}
+        words = {"loss": "test loss", "train_loss": "training loss", "validation_loss": "validation loss"}
         return f"the {words.get(name, name)} after round {number} is not a finite number"
     unusable = "were NaN, infinite or too large to use"
     if len(records) >= ROUNDS and all(_lost(record) for record in records[-ROUNDS:]):

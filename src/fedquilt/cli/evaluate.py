@@ -23,6 +23,7 @@ class SplitChoice(StrEnum):
 
     test = "test"
     train = "train"
+    validation = "validation"
 
 
 def evaluate(

@@ -138,6 +138,8 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
         "best": "–" if best is None else f"{_best(best)} in round {best['round']}{good and f', best of{good}'}",
         "digest": about["digest"] or "–",
     }
+    if about["validation_accuracy"] is not None or about["validation_loss"] is not None:
+        lines["validation"] = ", ".join(validated(about))
     without = counted(left["rounds_without_update"], "round")
     lines["left out"] = f"{counted(left['clients'], 'client')}, {without} without an update{of}"
     lines["time"] = f"{clock(known['seconds'])}{of}"
@@ -170,6 +172,12 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
         command = f"fedquilt resume {shlex.quote(about['run'])}{' --from-start' if again else ''}"
         lines["go on with"] = f"fedquilt.train(…, out=…{', from_start=True' if again else ''})" if own else command
     return lines
+
+
+def validated(about: dict[str, Any]) -> list[str]:
+    """Write accuracy and loss on the examples that are held out, where they are measured."""
+    shown = {name: about[f"validation_{name}"] for name in ("accuracy", "loss")}
+    return [f"{name} {figure(name, value)}" for name, value in shown.items() if value is not None]
 
 
 def _saved(about: dict[str, Any]) -> str:

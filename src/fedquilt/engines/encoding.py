@@ -26,6 +26,7 @@ BLOCK = {"clients": WHOLE, "slots": WHOLE, "weights": FLOAT, "losses": FLOAT, "s
 """What is said of a block besides its values."""
 
 SINGLE = {"client": WHOLE, "slot": WHOLE, "weight": FLOAT, "loss": FLOAT, "steps": WHOLE, "examples": WHOLE}
+SINGLE |= {"more_batches": WHOLE, "more_gradients": WHOLE}
 """What is said of one client's update besides its values."""
 
 FAULT = {"client": WHOLE, "slot": WHOLE, "fault": frozenset({str}), "kind": frozenset({str})}

@@ -16,7 +16,7 @@ from fedquilt.base.errors import FedquiltError, SpecError, reason_of
 from fedquilt.base.rng import torch_seeded
 from fedquilt.data.data import Data, require_sound
 from fedquilt.data.fetch.folders import beside
-from fedquilt.experiment.objective import chosen_loss, chosen_metrics, require_accuracy
+from fedquilt.experiment.objective import chosen_loss, chosen_metrics, chosen_validation, require_accuracy
 from fedquilt.experiment.spec import SIMULATE, WRAP, Spec
 from fedquilt.experiment.warm import warm
 from fedquilt.models.within_memory import WithinMemory
@@ -63,7 +63,15 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
         check_consistent(algorithm)
     with _naming(spec, "model"):
         federation = Federation.of(
-            module, data, partition, algorithm, options.seed, metrics, simulation, options.client_seconds
+            module,
+            data,
+            partition,
+            algorithm,
+            options.seed,
+            metrics,
+            simulation,
+            options.client_seconds,
+            chosen_validation(options),
         )
     with _naming(spec, "run"):
         require_accuracy(options, federation)

@@ -21,7 +21,7 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import spec_of
 from fedquilt.experiment.spec import Spec, change, check_spec, read_tables
 from fedquilt.experiment.toml import Table
-from fedquilt.round.evaluation import SplitName
+from fedquilt.round.evaluation import SplitName, no_rows
 from fedquilt.round.federation import Federation
 from fedquilt.round.measures import Measures, evaluating
 
@@ -40,7 +40,8 @@ def evaluate(
 
     - data: other data than the run's own: a data set's name, a spec file whose `[data]` is taken, a CSV, TSV or Parquet
       file whose rows are tested on, or a `Data`.
-    - sets: changes of its keys, such as "data.standardise=true". split: "test" or "train".
+    - sets: changes of its keys, such as "data.standardise=true". split: "test" or "train"; or "validation", what the run
+      held out of its training data.
     - checkpoint: another than the run's newest.
 
     >>> import tempfile
@@ -58,7 +59,7 @@ def evaluate(
     >>> found["accuracy"] == ended.result.history.accuracy[-1], list(found["metrics"])
     (True, ['top5'])
     """
-    folder = RunFolder(Path(run))
+    folder, sets = RunFolder(Path(run)), list(sets)
     found = folder.read_aloud()
     spec = spec_of(folder, found)
     warn_if_diverged(folder, found)
@@ -69,15 +70,17 @@ def evaluate(
     federation.replica.put_frozen(load_frozen(path))
     federation = replace(federation, tests=None)
     names = federation.data.class_names
+    if split == "validation":
+        _require_validation(federation, data is not None or bool(sets))
     if isinstance(data, Data):
         other: Data | None = data
     elif data is not None and Path(data).suffix in TABLES:
         if split != "test":
             raise SpecError(f"split: all rows of {data} are tested on; leave it out")
-        other = _rows(spec, Path(data), list(sets), federation.data.classes)
+        other = _rows(spec, Path(data), sets, federation.data.classes)
         names = names or tuple(str(number) for number in range(federation.data.classes))
     else:
-        other = _other(spec, data, list(sets))
+        other = _other(spec, data, sets)
     if other is not None:
         federation = _on(federation, other if names is None else _numbered_as(federation.data, other, names, split))
     with processes().open(federation) as session:
@@ -92,11 +95,19 @@ def evaluate(
     } | record
 
 
+def _require_validation(federation: Federation, other: bool) -> None:
+    """Refuse to evaluate on what is held out where nothing is."""
+    if other:
+        raise SpecError('split: "validation" is held out of the run\'s own data; leave other data out')
+    if not len(federation.validation_rows):
+        raise SpecError('split: the run holds no examples out ([run] validation or folds); take "test" or "train"')
+
+
 def _on(federation: Federation, data: Data) -> Federation:
     """Return the federation with other data to evaluate on, or refuse data that the model does not fit."""
     if bool(data.classes) != bool(federation.data.classes):
         raise SpecError(f"data: {data.name} and {federation.data.name} do not both have classes")
-    federation = replace(federation, data=data, server_rows=federation.server_rows[:0])
+    federation = replace(federation, data=data, server_rows=no_rows(), validation_rows=no_rows())
     try:
         federation.rehearsal.rehearse()
     except DataError:  # a file that cannot be read

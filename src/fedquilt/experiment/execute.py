@@ -104,6 +104,7 @@ def execute(
                     options.train_loss,
                     diagnosing,
                     None if run_writer is None else run_writer.fares.note,
+                    validation=len(federation.validation_rows) > 0,
                 )
                 for after, record in rounds(placed.server, session, run, last, measures, heard):
                     with interrupts.held():

@@ -14,6 +14,7 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import Registry
 from fedquilt.base.text import short
 from fedquilt.experiment.imports import imported
+from fedquilt.round.validation import Validation
 
 if TYPE_CHECKING:
     from fedquilt.experiment.spec import Options
@@ -55,6 +56,11 @@ def chosen_metrics(chosen: Sequence[str | Own], home: Path | None = None, where:
                 f"{where}: there is another '{metric.name}'; name each once, and give yours a name of its own"
             )
     return metrics
+
+
+def chosen_validation(options: Options) -> Validation | None:
+    """Return what is held out of clients' training examples, if anything is."""
+    return Validation.asked(options.validation, options.folds, options.fold)
 
 
 def written(chosen: str | Own) -> str:

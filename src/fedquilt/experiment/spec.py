@@ -53,7 +53,7 @@ GIVEN = {"partition": frozenset({"labels", "data"}), "model": frozenset({"data"}
 
 EXPERIMENT_TABLES = (
     "experiment", "case", "grid", "zip", "when", "values", "derive", "tune", "repeat", "metric", "significance",
-    "published", "scale", "search", "stop",
+    "published", "scale", "search",
 )  # fmt: skip
 """Tables of a file that describes many runs; see `experiment/design`."""
 
@@ -66,6 +66,8 @@ class Options:
     - `eval_every`: rounds between evaluations; the last round is always evaluated.
     - `train_loss`: also measure the loss on the whole training set.
     - `diagnose`: also measure why clients disagree: conflicts, divergence, the terms of the excess-risk bound.
+    - `validation`: hold out this share of every client's training examples, and measure accuracy and loss there too;
+      `folds`, `fold`: hold out one of so many parts instead, for cross-validation.
     - `stop_at`: stop once test accuracy reaches this.
     - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
     - `client_seconds`: how long a client may take, by the clock, before it is left out of the round; unset, for ever.
@@ -83,6 +85,9 @@ class Options:
     train_loss: bool = False
     diagnose: bool = False
     stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
+    validation: Annotated[float, Field(gt=0, lt=1)] | None = None
+    folds: Annotated[int, Field(ge=2)] | None = None
+    fold: Annotated[int, Field(ge=0)] | None = None
     checkpoint_seconds: NonNegative = 10.0
     client_seconds: Positive | None = None
     on_divergence: Literal["stop", "go_on"] = "stop"
@@ -315,8 +320,12 @@ def _objective(options: Options) -> list[str]:
 
 
 def _checked_objective(options: Options, where: str, home: Path | None, folder: Path | None) -> Options:
-    from fedquilt.experiment.objective import chosen_loss, chosen_metrics  # imports PyTorch
+    from fedquilt.experiment.objective import chosen_loss, chosen_metrics, chosen_validation  # imports PyTorch
 
+    try:
+        chosen_validation(options)
+    except SpecError as error:
+        raise SpecError(f"{where} {error}") from None
     if options.loss is not None:
         chosen_loss(options.loss, home, f"{where} loss")
     chosen_metrics(options.metrics or [], home, f"{where} metrics")

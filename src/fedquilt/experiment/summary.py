@@ -72,6 +72,8 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
         "accuracy": last,
         "loss": history.loss[-1] if newest and history.loss else None,
         "metrics": _newest(newest, "metrics") or {},
+        "validation_accuracy": _newest(newest, "validation_accuracy"),
+        "validation_loss": _newest(newest, "validation_loss"),
         "best": _best(history),
         "good_checkpoint": latest is not None if latest is not None or found.unusable else None,
         "digest": None if latest is None else latest.about.get("model"),

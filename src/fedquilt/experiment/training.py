@@ -23,7 +23,7 @@ from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import Watcher, execute
 from fedquilt.experiment.fingerprint import fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.objective import Own, chosen_loss, chosen_metrics, require_accuracy, written
+from fedquilt.experiment.objective import Own, chosen_loss, chosen_metrics, chosen_validation, require_accuracy, written
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Options
 from fedquilt.experiment.warm import warm
@@ -54,6 +54,9 @@ def train(
     train_loss: bool = False,
     diagnose: bool = False,
     stop_at: float | None = None,
+    validation: float | None = None,
+    folds: int | None = None,
+    fold: int | None = None,
     checkpoint_seconds: float = 10.0,
     out: str | Path | None = None,
     watcher: Watcher | None = None,
@@ -106,7 +109,10 @@ def train(
     method = method if loss is None else with_loss(method, chosen_loss(loss))
     measured = None if metrics is None else chosen_metrics(metrics)
     simulation = combined(simulate)
-    federation = Federation.of(model, data, partition, method, seed, measured, simulation, options.client_seconds)
+    validating = chosen_validation(options)
+    federation = Federation.of(
+        model, data, partition, method, seed, measured, simulation, options.client_seconds, validating
+    )
     require_accuracy(options, federation)
     chosen = engine or processes()
     if out is None:

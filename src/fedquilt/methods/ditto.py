@@ -54,5 +54,6 @@ def ditto(
 
 
 def _train_own(inner: Algorithm, visit: Visit, trained: Trained) -> Parting:
-    after = train_locally(inner, visit.context, visit.data, kept_model(visit), purpose="ditto ").after
-    return Parting(keep={"vector": after.vector, "buffers": after.buffers, "counters": after.counters})
+    own = train_locally(inner, visit.context, visit.data, kept_model(visit), purpose="ditto ")
+    keep = {"vector": own.after.vector, "buffers": own.after.buffers, "counters": own.after.counters}
+    return Parting(keep, batches=own.steps, gradients=own.examples)

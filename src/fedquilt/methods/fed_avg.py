@@ -13,10 +13,10 @@ from fedquilt.algorithm.parts.descent import sgd
 from fedquilt.algorithm.parts.losses import cross_entropy
 from fedquilt.algorithm.parts.reduction import WeightedMean
 from fedquilt.algorithm.parts.sampling import DropLast, Epochs
-from fedquilt.algorithm.parts.selection import Uniform
+from fedquilt.algorithm.parts.selection import uniform
 from fedquilt.algorithm.parts.weights import by_examples
 from fedquilt.algorithm.transform import chain
-from fedquilt.base.arguments import ChangingBatchSize, ChangingCount, Fraction, Momentum, NonNegative, Rate
+from fedquilt.base.arguments import ChangingBatchSize, ChangingCount, Fraction, Momentum, NonNegative, Rate, Size
 from fedquilt.base.registry import methods
 from fedquilt.base.schedule import constant_or_scheduled, scheduled
 
@@ -24,7 +24,7 @@ from fedquilt.base.schedule import constant_or_scheduled, scheduled
 @methods.register
 def fed_avg(
     lr: Rate = 0.1,
-    fraction: Fraction = 0.1,
+    fraction: Fraction | None = None,
     epochs: ChangingCount = 1,
     batch: ChangingBatchSize = 10,
     momentum: Momentum = 0.0,
@@ -32,10 +32,12 @@ def fed_avg(
     reshuffle: bool = True,
     keep_momentum: bool = False,
     drop_last: DropLast = "auto",
+    cohort: Size | None = None,
 ) -> Algorithm:
     """Average the models that clients train for E epochs (McMahan 2017).
 
     - `fraction` is C: max(C·K, 1) clients take part in a round, C·K rounded to the nearest whole number, halves up.
+      `cohort` is their number instead, as in `cohort=100`. Unless one of the two is given, C is 0.1.
     - `epochs` is E and `batch` is B; `batch = inf` takes a client's whole data as one batch.
     - `lr`, `epochs` and `batch` may change over rounds: `lr={"initial": 0.1, "factor": 0.99}` decays the rate; the paper
       (§3) suggests that E may shrink and B grow as training converges.
@@ -51,7 +53,7 @@ def fed_avg(
     local = sgd(scheduled(lr), momentum=momentum, weight_decay=weight_decay)
     return Algorithm(
         name="fed_avg",
-        select=Uniform(fraction),
+        select=uniform(fraction, cohort),
         sample=Epochs(constant_or_scheduled(epochs), constant_or_scheduled(batch), reshuffle, drop_last),
         loss=cross_entropy(),
         local=replace(local, keep=keep_momentum and momentum > 0),

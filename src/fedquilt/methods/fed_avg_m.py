@@ -14,7 +14,7 @@ from dataclasses import replace
 from fedquilt.algorithm.algorithm import Algorithm, claim
 from fedquilt.algorithm.parts.descent import sgd
 from fedquilt.algorithm.parts.sampling import DropLast
-from fedquilt.base.arguments import ChangingBatchSize, ChangingCount, Fraction, Momentum, NonNegative, Rate
+from fedquilt.base.arguments import ChangingBatchSize, ChangingCount, Fraction, Momentum, NonNegative, Rate, Size
 from fedquilt.base.registry import methods
 from fedquilt.base.schedule import scheduled
 from fedquilt.methods.fed_avg import fed_avg
@@ -23,7 +23,7 @@ from fedquilt.methods.fed_avg import fed_avg
 @methods.register
 def fed_avg_m(
     lr: Rate = 0.1,
-    fraction: Fraction = 0.1,
+    fraction: Fraction | None = None,
     epochs: ChangingCount = 1,
     batch: ChangingBatchSize = 10,
     server_momentum: Momentum = 0.9,
@@ -34,6 +34,7 @@ def fed_avg_m(
     reshuffle: bool = True,
     keep_momentum: bool = False,
     drop_last: DropLast = "auto",
+    cohort: Size | None = None,
 ) -> Algorithm:
     """Federated averaging with momentum at the server (Hsu 2019, Hsu 2020).
 
@@ -53,6 +54,7 @@ def fed_avg_m(
         reshuffle=reshuffle,
         keep_momentum=keep_momentum,
         drop_last=drop_last,
+        cohort=cohort,
     )
     server = sgd(scheduled(server_lr), momentum=server_momentum, nesterov=nesterov)
     return claim(replace(base, name="fed_avg_m"), "fed_avg_m", server=server)

@@ -9,17 +9,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.base.arguments import Fraction, NonNegative, Rate
+from fedquilt.base.arguments import Fraction, NonNegative, Rate, Size
 from fedquilt.base.registry import methods
 from fedquilt.methods.fed_avg import fed_avg
 
 
 @methods.register
-def fed_sgd(lr: Rate = 0.1, fraction: Fraction = 0.1, weight_decay: NonNegative = 0.0) -> Algorithm:
+def fed_sgd(
+    lr: Rate = 0.1, fraction: Fraction | None = None, weight_decay: NonNegative = 0.0, cohort: Size | None = None
+) -> Algorithm:
     """One gradient on all of a client's data a round: FedAvg with E = 1, B = ∞ (McMahan 2017).
+
+    `fraction` or `cohort` says how many clients take part in a round, as in `fed_avg`.
 
     >>> fed_sgd(lr=0.5).name
     'fed_sgd'
     """
-    base = fed_avg(lr=lr, fraction=fraction, epochs=1, batch=float("inf"), weight_decay=weight_decay)
+    base = fed_avg(lr=lr, fraction=fraction, epochs=1, batch=float("inf"), weight_decay=weight_decay, cohort=cohort)
     return replace(base, name="fed_sgd")

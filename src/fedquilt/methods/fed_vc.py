@@ -22,10 +22,11 @@ from fedquilt.base.registry import wrappers
 def fed_vc(algorithm: Algorithm, size: Size = 256, distinct: bool = False) -> Algorithm:
     """Split large clients and repeat small ones: N_VC examples each, selected by size (Hsu 2020).
 
-    - `size` is N_VC. The batch size B and the share of clients C are those of the wrapped method; B must divide N_VC, and
-      the method's epochs must be 1, since S = N_VC / B steps take their place.
-    - Clients are drawn with replacement: the paper runs 100 virtual clients a round on a split of 11. `distinct` forbids
-      that; inclusion is then no longer proportional to a client's size.
+    - `size` is N_VC. The batch size B and the number of clients in a round are those of the wrapped method; B must divide
+      N_VC, and the method's epochs must be 1, since S = N_VC / B steps take their place.
+    - Clients are drawn with replacement, so that the method's `cohort` may be larger than the population: the paper's
+      iNaturalist-Geo-30k has 11 clients, and rounds have 10 to 100. `distinct` forbids drawing a client twice; inclusion
+      is then no longer proportional to a client's size.
 
     >>> from fedquilt import fed_avg_m
     >>> fed_vc(fed_avg_m(batch=64), size=256).sample
@@ -35,7 +36,7 @@ def fed_vc(algorithm: Algorithm, size: Size = 256, distinct: bool = False) -> Al
     if isinstance(sample, Epochs) and isinstance(select, Uniform):
         if not isinstance(sample.count, int) or not isinstance(sample.batch, int | float):
             raise SpecError("fed_vc: the method's epochs and batch must be numbers that stay the same")
-        epochs, batch, fraction = sample.count, sample.batch, select.fraction
+        epochs, batch = sample.count, sample.batch
     else:
         raise SpecError("fed_vc needs a method that selects clients uniformly and trains by epochs, such as fed_avg")
     if epochs != 1:
@@ -51,7 +52,7 @@ def fed_vc(algorithm: Algorithm, size: Size = 256, distinct: bool = False) -> Al
     return claim(
         algorithm,
         "fed_vc",
-        select=BySize(fraction, distinct),
+        select=BySize(select.fraction, distinct, select.cohort),
         sample=Resample(size, int(batch)),
         weigh=equally,
     )

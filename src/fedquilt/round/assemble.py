@@ -17,28 +17,37 @@ from fedquilt.base.errors import FedquiltError, SpecError, naming_part
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
+from fedquilt.round.evaluation import no_rows
 from fedquilt.round.per_client import hold_out
 from fedquilt.round.server import FirstBroadcast
 from fedquilt.round.server_data import take_share
 from fedquilt.round.site import ClientTests
+from fedquilt.round.validation import Validation
 from fedquilt.simulate.simulation import Simulation
 
 
 class Division(NamedTuple):
-    """A data set divided up: what clients train on, the server's own rows, and what clients are tested on."""
+    """A data set divided up: what clients train on, rows of the server's own and for validation, clients' tests."""
 
     data: Data
     partition: Partition
     server_rows: Indices
+    validation_rows: Indices
     tests: ClientTests | None
 
 
-def divided(data: Data, given: Partition, algorithm: Algorithm, seed: int) -> Division:
+def divided(
+    data: Data, given: Partition, algorithm: Algorithm, seed: int, validation: Validation | None = None
+) -> Division:
     """Divide a data set up as partition and method ask for it."""
-    partition = given.pooled() if algorithm.course.pooled else given
     _require_rows(data, given, "training", len(data.train))
     if not len(given.indices):
         raise FedquiltError("the partition gives nobody an example to train on")
+    partition, validation_rows = given, no_rows()
+    if validation is not None:
+        with naming_part("run"):
+            partition, validation_rows = validation.hold_out(partition, seed)
+    partition = partition.pooled() if algorithm.course.pooled else partition
     if given.noise is not None:
         data = replace(data, train=replace(data.train, noise=given.noise))
     partition, server_rows = take_share(partition, data.train.y.numpy(), algorithm.after.share, seed)
@@ -52,7 +61,7 @@ def divided(data: Data, given: Partition, algorithm: Algorithm, seed: int) -> Di
     elif share:
         partition, tested = hold_out(partition, share, seed)
         tests = ClientTests(tested, data.train)
-    return Division(data, partition, server_rows, tests)
+    return Division(data, partition, server_rows, validation_rows, tests)
 
 
 def require_labels_to_flip(simulation: Simulation, data: Data) -> None:

@@ -150,8 +150,9 @@ class Expected:
 
     def _wrong_counts(self, update: ClientUpdate) -> str | None:
         weight, steps, examples = update.weight, update.steps, update.examples
-        numbers = {"weight": (weight, NUMBER), "loss": (update.loss, NUMBER)}
-        for name, (value, types) in (numbers | {"steps": (steps, WHOLE), "examples": (examples, WHOLE)}).items():
+        more = {"more_batches": update.more_batches, "more_gradients": update.more_gradients}
+        counts = {name: (count, WHOLE) for name, count in ({"steps": steps, "examples": examples} | more).items()}
+        for name, (value, types) in ({"weight": (weight, NUMBER), "loss": (update.loss, NUMBER)} | counts).items():
             if type(value) not in types:
                 return f"sent {name} of the type {type(value).__name__}; it must be a plain number"
         if not math.isfinite(weight):
@@ -162,6 +163,8 @@ class Expected:
             return f"sent the weight {weight:g}; the plan says {self.weight_of[update.slot]:g}"
         if not (0 <= steps <= COUNTED and 0 <= examples <= COUNTED):
             return f"claims {steps} steps on {examples} examples"
+        if not all(0 <= count <= COUNTED for count in more.values()):
+            return f"claims {update.more_batches} further batches of {update.more_gradients} examples"
         return None
 
 

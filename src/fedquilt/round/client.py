@@ -58,12 +58,14 @@ def close_visit(
     delta = fitted.after.vector - context.start.vector
     keep: State = {OPTIMISER: fitted.optimiser} if algorithm.local.keep else {}
     told: State = {}
+    batches = gradients = 0
     trained = _trained(algorithm, context, fitted, delta)
     for exchange in algorithm.exchanges:
         if exchange.end is not None:
             parting = exchange.end(opened.visits[exchange.name], trained)
             keep |= {exchange.name: dict(parting.keep)} if parting.keep is not None else {}
             told |= {exchange.name: dict(parting.told)} if parting.told is not None else {}
+            batches, gradients = batches + parting.batches, gradients + parting.gradients
     return ClientUpdate(
         client=context.client,
         slot=context.slot,
@@ -76,6 +78,8 @@ def close_visit(
         examples=fitted.examples,
         keep=keep or None,
         told=told,
+        more_batches=batches,
+        more_gradients=gradients,
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch.func import functional_call
 
@@ -20,7 +22,8 @@ from fedquilt.compute.pinned import pin_again
 from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, Split
 
-SplitName = Literal["train", "test"]
+SplitName = Literal["train", "test", "validation"]
+"""The part of the data that a model is evaluated on; "train" is without what is held out for "validation"."""
 
 CHUNK = 1000
 """Examples evaluated at a time. Fixed: a matrix product's last bits may depend on its number of rows."""
@@ -87,6 +90,11 @@ def evaluate_chunk(
     return Counted(total, right[0] if right else None, predictions, sums)
 
 
+def no_rows() -> Indices:
+    """Return the positions of no examples."""
+    return np.zeros(0, dtype=np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluator:
     """Evaluates models on a data set, with the draws of a run."""
@@ -96,10 +104,23 @@ class Evaluator:
     data: Data
     metrics: Sequence[Metric]
     seed: int
+    held_out: Indices = field(default_factory=no_rows)
 
     def split(self, name: SplitName) -> Split:
-        """Return a split of the data by name."""
-        return self.data.train if name == "train" else self.data.test
+        """Return a split of the data by name; `held_out` are the training examples that are held out for validation."""
+        if name == "test":
+            return self.data.test
+        if name == "validation":
+            return self._validation
+        return self._rest if len(self.held_out) else self.data.train
+
+    @cached_property
+    def _validation(self) -> Split:
+        return self.data.train.only(self.held_out)
+
+    @cached_property
+    def _rest(self) -> Split:
+        return self.data.train.only(np.delete(np.arange(len(self.data.train)), self.held_out))
 
     def evaluate(self, model: ModelState, split: SplitName, rows: tuple[int, int]) -> Counted:
         """Evaluate a model on some rows of a split."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from torch import nn
@@ -12,6 +12,7 @@ from fedquilt.algorithm.algorithm import Algorithm, check_consistent
 from fedquilt.algorithm.exchange import Setting
 from fedquilt.algorithm.metric import Metric
 from fedquilt.algorithm.parts.sampling import Epochs
+from fedquilt.algorithm.parts.selection import require_enough_clients
 from fedquilt.algorithm.state import RunState
 from fedquilt.base.errors import naming_part
 from fedquilt.base.replaced import replaced
@@ -30,10 +31,11 @@ from fedquilt.round.assemble import (
     require_labels_to_flip,
     require_trained_classifier,
 )
-from fedquilt.round.evaluation import Evaluator
+from fedquilt.round.evaluation import Evaluator, no_rows
 from fedquilt.round.rehearsal import Rehearsal
 from fedquilt.round.server import NO_BROADCAST, FirstBroadcast, Server
 from fedquilt.round.site import ClientTests, Site
+from fedquilt.round.validation import Validation
 from fedquilt.simulate.simulation import NOTHING as NO_SIMULATION
 from fedquilt.simulate.simulation import Simulation
 
@@ -44,7 +46,8 @@ class Federation:
 
     `server` is the server's view of it and `site` that of whoever hosts clients; a process that has only one of them needs
     nothing else. `given` is the partition before any examples were taken from clients: `server_rows` are those that the
-    server keeps to itself, `tests` those that clients are tested on by themselves. `metrics` are measured besides the loss.
+    server keeps to itself, `validation_rows` those that are held out to choose models by, `tests` those that clients are
+    tested on by themselves. `metrics` are measured besides the loss.
     `client_seconds` is how long a client may take, by the clock, before it is left out of the round.
     """
 
@@ -56,6 +59,7 @@ class Federation:
     given: Partition
     partition: Partition
     server_rows: Indices
+    validation_rows: Indices = field(default_factory=no_rows)
     tests: ClientTests | None = None
     first: FirstBroadcast = NO_BROADCAST
     metrics: tuple[Metric, ...] = ()
@@ -73,6 +77,7 @@ class Federation:
         metrics: Sequence[Metric] | None = None,
         simulation: Simulation = NO_SIMULATION,
         client_seconds: float | None = None,
+        validation: Validation | None = None,
     ) -> Federation:
         """Put a federation together. The module is copied: the caller's own is never changed.
 
@@ -81,8 +86,10 @@ class Federation:
         check_consistent(algorithm)
         with naming_part("data"):
             require_sound(data)
-        data, held, server_rows, tests = divided(data, partition, algorithm, seed)
+        data, held, server_rows, validation_rows, tests = divided(data, partition, algorithm, seed, validation)
         require_labels_to_flip(simulation, data)
+        with naming_part(algorithm.name):
+            require_enough_clients(algorithm.select, len(held))
         module = copied(module)
         replica = Replica(module, Layout.of(module))
         require_trained_classifier(module, algorithm)
@@ -97,6 +104,7 @@ class Federation:
             given=partition,
             partition=held,
             server_rows=server_rows,
+            validation_rows=validation_rows,
             tests=tests,
             metrics=chosen,
             simulation=simulation,
@@ -151,7 +159,7 @@ class Federation:
     @cached_property
     def evaluator(self) -> Evaluator:
         """Evaluates models on the whole data set."""
-        return Evaluator(self.replica, self.algorithm.loss, self.data, self.metrics, self.seed)
+        return Evaluator(self.replica, self.algorithm.loss, self.data, self.metrics, self.seed, self.validation_rows)
 
     @cached_property
     def rehearsal(self) -> Rehearsal:

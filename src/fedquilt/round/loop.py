@@ -44,6 +44,8 @@ def rounds(
                 yield run, clock.timed(pending())
         run, steps = end()
         record = _record(server, steps)
+        if measures.validation:
+            record |= {"validation_accuracy": None, "validation_loss": None}
         if measured:
             pending = partial(_complete, record, evaluating(server, session, run, measures), diagnosing)
         else:
@@ -100,6 +102,8 @@ def _record(server: Server, steps: list[Step]) -> Record:
         "applied": any(step.applied for step in steps),
         "steps": sum(step.merged.steps for step in steps),
         "examples": sum(step.merged.examples for step in steps),
+        "batches": max(step.merged.batches for step in steps),
+        "gradients": sum(step.merged.gradients for step in steps),
         "bytes_down": down if sends else 0,
         "bytes_up": up if sends else 0,
     }

@@ -20,6 +20,8 @@ from fedquilt.round.session import Measured, Pending, Session
 Record = dict[str, Any]
 """What is known of a round, as it stands in metrics.jsonl."""
 
+LOSSES = ("loss", "train_loss", "validation_loss")
+
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 """Where the distribution of clients' accuracies is noted."""
 
@@ -35,14 +37,15 @@ class Measures:
     """What is measured besides the rounds themselves, and how often.
 
     The model is evaluated on the test set every `every` rounds and after the last; with `train_loss`, on the whole
-    training set too. `diagnose` is shown the clients' models of those rounds, `own` how every client fares on its own test
-    examples.
+    training set too, and with `validation` on what is held out of that. `diagnose` is shown the clients' models of those
+    rounds, `own` how every client fares on its own test examples.
     """
 
     every: int = 1
     train_loss: bool = False
     diagnose: Diagnose | None = None
     own: Own | None = None
+    validation: bool = False
 
 
 def evaluating(
@@ -51,6 +54,7 @@ def evaluating(
     """Begin to evaluate a run's models: the mean over groups of clients and, where there are several, each group's."""
     testing = [session.evaluate(group.state.model, split) for group in run.groups]
     training = [session.evaluate(group.state.model, "train") for group in run.groups] if measures.train_loss else []
+    validating = [session.evaluate(group.state.model, "validation") for group in run.groups if measures.validation]
     own = None if server.test_sizes is None else _own(session, server.test_sizes, run, measures.own)
 
     def complete() -> Record:
@@ -64,7 +68,10 @@ def evaluating(
             ]
         if training:
             record["train_loss"] = _loss([evaluation() for evaluation in training], shares)
-        overflown = [name for name in ("loss", "train_loss") if name in record and record[name] is None]
+        if validating:
+            figures = _figures([evaluation() for evaluation in validating], shares)
+            record |= {f"validation_{name}": figures[name] for name in ("accuracy", "loss")}
+        overflown = [name for name in LOSSES if name in record and record[name] is None]
         record |= {"not_finite": overflown} if overflown else {}
         return record if own is None else record | own()
 

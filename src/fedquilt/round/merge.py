@@ -28,13 +28,19 @@ LARGEST_LOSS = 2.0**200
 
 @dataclass(frozen=True)
 class Merged:
-    """What a round did, apart from the model; `told` is the bytes that clients told besides their updates."""
+    """What a round did, apart from the model; `told` is the bytes that clients told besides their updates.
+
+    `batches` is the largest number of batches that any of the clients ran, `gradients` the gradients of single examples
+    that all of them computed: whatever they trained counts.
+    """
 
     clients: list[int]
     faults: list[Fault]
     loss: float | None
     steps: int
     examples: int
+    batches: int
+    gradients: int
     told: int
     kept: dict[int, State] = field(default_factory=dict)
 
@@ -101,6 +107,8 @@ class Tally:
     """Counts what was taken in, in columns: a cohort may have thousands of clients."""
 
     faults: list[Fault]
+    batches: int = 0
+    more_gradients: int = 0
     told: int = 0
     kept: dict[int, State] = field(default_factory=dict)
     _rows: list[tuple[int, int, float, int, int]] = field(default_factory=list)
@@ -108,6 +116,8 @@ class Tally:
     def take_one(self, update: ClientUpdate) -> None:
         """Count one client's update."""
         self._rows.append((update.slot, update.client, update.loss, update.steps, update.examples))
+        self.batches = max(self.batches, update.steps + update.more_batches)
+        self.more_gradients += update.more_gradients
         self.told += sum(tensor.nbytes for _, tensor in flat(update.told)) if update.told else 0
         if update.keep is not None:
             self.kept[update.client] = update.keep
@@ -115,18 +125,21 @@ class Tally:
     def take(self, block: BlockUpdate) -> None:
         """Count the updates of a block."""
         self._rows.extend(zip(block.slots, block.clients, block.losses, block.steps, block.examples, strict=True))
+        self.batches = max(self.batches, *block.steps)
 
     def report(self) -> Merged:
         """Say what was counted, in the order of the slots."""
         rows = sorted(self._rows)
         heard = [(loss, examples) for _, _, loss, _, examples in rows if abs(loss) < LARGEST_LOSS]
-        seen = sum(count for _, count in heard)
+        seen, examples = sum(count for _, count in heard), sum(count for *_, count in rows)
         return Merged(
             clients=[client for _, client, *_ in rows],
             faults=sorted(self.faults, key=lambda fault: fault.slot),
             loss=math.fsum(loss * count for loss, count in heard) / seen if seen else None,
             steps=sum(steps for *_, steps, _ in rows),
-            examples=sum(examples for *_, examples in rows),
+            examples=examples,
+            batches=self.batches,
+            gradients=examples + self.more_gradients,
             told=self.told,
             kept={client: self.kept[client] for _, client, *_ in rows if client in self.kept},
         )

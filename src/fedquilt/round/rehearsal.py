@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import get_args
 
 import torch
 from torch import nn
@@ -16,7 +15,7 @@ from fedquilt.base.rng import torch_seeded
 from fedquilt.compute.layout import ModelState
 from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, Split
-from fedquilt.round.evaluation import Evaluator, SplitName
+from fedquilt.round.evaluation import Evaluator
 from fedquilt.round.local_step import EAGER, Recipe, forward
 
 
@@ -76,7 +75,7 @@ class Rehearsal:
         """Run the model on the examples with the largest labels, so that one that does not fit is refused at once."""
         with torch_seeded(self.seed, "rehearsal"):
             try:
-                for name in get_args(SplitName):
+                for name in ("train", "test"):
                     split, row = self._with_largest_label(name)
                     with suppress(ExampleError) if name == "train" else nullcontext():
                         self.evaluator.count(self.initial, split, (row, row + 1))
@@ -94,8 +93,9 @@ class Rehearsal:
                     f"{reason_of(error)}"
                 ) from error
 
-    def _with_largest_label(self, name: SplitName) -> tuple[Split, int]:
-        labels, test = self.evaluator.split(name).y, self.data.test
+    def _with_largest_label(self, name: str) -> tuple[Split, int]:
+        test = self.data.test
+        labels = (test if name == "test" else self.data.train).y
         row = int(labels.reshape(len(labels), -1).amax(dim=1).argmax())
         if name == "test":
             return test, row

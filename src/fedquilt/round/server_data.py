@@ -14,6 +14,7 @@ from fedquilt.base.errors import FedquiltError
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.partition.partition import Partition
+from fedquilt.round.evaluation import no_rows
 from fedquilt.round.server import Server
 from fedquilt.round.training import ClientError, train_locally
 
@@ -32,7 +33,7 @@ def take_share(
     (2, [3, 3])
     """
     if not share:
-        return partition, np.zeros(0, dtype=np.int64)
+        return partition, no_rows()
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise FedquiltError("a class-stratified share needs one label an example, a class")
     taken = np.zeros(len(partition.indices), dtype=bool)

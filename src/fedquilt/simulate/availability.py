@@ -20,8 +20,9 @@ def availability(period: Count = 24, low: Fraction = 0.1, high: Fraction = 0.9) 
     A client whose most frequent class is c can be asked in round t with the probability
     low + (high − low)·(1 + cos 2π(t / period − c / classes)) / 2: clients of one class come and go together.
 
-    The method's `fraction` C is then of the clients that are there: max(C·available, 1) of them are asked. In a round in
-    which nobody is there, nobody is asked and the model stays as it was.
+    The method's `fraction` C is then of the clients that are there: max(C·available, 1) of them are asked; of a
+    `cohort`, at most as many as are there. In a round in which nobody is there, nobody is asked and the model stays as it
+    was.
 
     >>> availability(period=48).available
     ByClassAndHour(period=48, low=0.1, high=0.9)

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedquilt.algorithm.algorithm import Select
+from fedquilt.base.errors import FedquiltError, SpecError
 from fedquilt.base.types import Indices
+
+FRACTION = 0.1
+"""C, where neither it nor the number of clients is given."""
 
 
 def cohort_size(fraction: float, clients: int) -> int:
@@ -22,33 +26,78 @@ def cohort_size(fraction: float, clients: int) -> int:
 
 @dataclass(frozen=True)
 class Uniform:
-    """A fraction C of the clients, every one equally likely, none twice.
+    """A fraction C of the clients, or `cohort` of them; every one equally likely, none twice.
+
+    Where fewer than `cohort` can be asked, as in a small cluster of clients, all of them are.
 
     >>> sorted(Uniform(1.0)(np.array([5, 9, 2]), np.random.default_rng(0)).tolist())
     [0, 1, 2]
+    >>> len(Uniform(cohort=2)(np.array([5, 9, 2]), np.random.default_rng(0)))
+    2
     """
 
-    fraction: float
+    fraction: float = FRACTION
+    cohort: int | None = None
 
     def __call__(self, sizes: Indices, rng: np.random.Generator) -> Indices:
         """Draw the cohort."""
         clients = len(sizes)
-        return rng.choice(clients, size=cohort_size(self.fraction, clients), replace=False).astype(np.int64)
+        count = cohort_size(self.fraction, clients) if self.cohort is None else min(self.cohort, clients)
+        return rng.choice(clients, size=count, replace=False).astype(np.int64)
+
+
+def uniform(fraction: float | None, cohort: int | None) -> Uniform:
+    """Choose clients uniformly: a fraction of them, or that many; a tenth of them if neither is given.
+
+    >>> uniform(0.2, None), uniform(None, None).fraction, uniform(None, 100).cohort
+    (Uniform(fraction=0.2, cohort=None), 0.1, 100)
+    >>> uniform(0.2, 100)
+    Traceback (most recent call last):
+    fedquilt.base.errors.SpecError: fraction = 0.2 and cohort = 100 both say how many clients take part in a round: give
+    one of them
+    """
+    if fraction is not None and cohort is not None:
+        raise SpecError(
+            f"fraction = {fraction:g} and cohort = {cohort} both say how many clients take part in a round: give one of "
+            "them"
+        )
+    return Uniform(FRACTION if fraction is None else fraction, cohort)
+
+
+def require_enough_clients(select: Select, clients: int) -> None:
+    """Refuse a cohort that is larger than the population, unless a client may be drawn several times.
+
+    >>> require_enough_clients(Uniform(cohort=100), 11)
+    Traceback (most recent call last):
+    fedquilt.base.errors.FedquiltError: cohort = 100, but there are only 11 clients, and none is drawn twice in a round:
+    take a smaller cohort (the wrapper fed_vc may draw a client several times)
+    >>> require_enough_clients(BySize(cohort=100), 11)
+    """
+    cohort = select.cohort if isinstance(select, Uniform | BySize) else None
+    twice = isinstance(select, BySize) and select.repeats
+    if cohort is not None and cohort > clients and not twice:
+        raise FedquiltError(
+            f"cohort = {cohort}, but there are only {clients} clients, and none is drawn twice in a round: take a smaller "
+            "cohort (the wrapper fed_vc may draw a client several times)"
+        )
 
 
 @dataclass(frozen=True)
 class BySize:
-    """As many clients as `fraction` says, each drawn with probability proportional to its size; none without examples.
+    """A fraction C of the clients, or `cohort` of them, each drawn with probability ∝ its size; none without examples.
 
     With replacement, a client may fill several slots of a round (Hsu 2020 runs 100 virtual clients on a split of 11).
     With `distinct`, none is drawn twice; inclusion is then no longer proportional to size.
 
     >>> BySize(1.0)(np.array([0, 0, 7]), np.random.default_rng(0)).tolist()
     [2, 2, 2]
+    >>> len(BySize(cohort=100)(np.full(11, 30), np.random.default_rng(0)))
+    100
     """
 
-    fraction: float
+    fraction: float = FRACTION
     distinct: bool = False
+    cohort: int | None = None
 
     @property
     def repeats(self) -> bool:
@@ -57,7 +106,7 @@ class BySize:
 
     def __call__(self, sizes: Indices, rng: np.random.Generator) -> Indices:
         """Draw the cohort."""
-        count = cohort_size(self.fraction, len(sizes))
+        count = cohort_size(self.fraction, len(sizes)) if self.cohort is None else self.cohort
         if not sizes.any():
             return np.zeros(0, dtype=np.int64)
         if self.distinct:

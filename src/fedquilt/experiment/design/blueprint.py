@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fedquilt.base.errors import SpecError, nearest
@@ -42,6 +43,7 @@ class Blueprint:
     repeat: dict[str, list[Any]]
     derive: dict[str, Formula]
     scale: Table
+    scale_name: str | None
     sets: Table
     shortened: dict[str, str]
 
@@ -66,15 +68,14 @@ class Blueprint:
 
     def tuned(self, cell: Sequence[str]) -> dict[str, list[Any]]:
         """Return what is tuned in a cell: keys that its function takes and that its case does not set by itself."""
-        changes = self._changes(cell)
-        tables, _ = self._tables(cell, {}, {}, None)
-        common = {} if self.tuning is None else self.tuning.keys
-        common = {
+        tables = self._plain(cell)
+        own = {key for change in self._changes(cell) for key in change.tune}
+        fixed = {key for change in self._changes(cell) for key in change.keys}
+        return {
             key: values
-            for key, values in common.items()
-            if takes(tables, key) is not False and not any(key in change.keys for change in changes)
+            for key, values in self._lists(cell).items()
+            if key in own or (key not in fixed and key not in self.repeat and takes(tables, key) is not False)
         }
-        return common | {key: values for change in changes for key, values in change.tune.items()}
 
     def combinations(self, cell: Sequence[str]) -> Iterator[Table]:
         """Go through the combinations of tuned values in a cell."""
@@ -93,13 +94,18 @@ class Blueprint:
         repeated = {key: values[repeat] for key, values in self.repeat.items()}
         tables, derived = self._tables(cell, tuned, repeated, fold)
         repeated = {key: value for key, value in repeated.items() if takes(tables, key) is not False}
-        lists = self.tuned(cell) | self.repeat
+        lists = self._lists(cell)
         varied = {**tuned, **(repeated if fold is None else {})}
         pieces = [axis.piece(case) for axis, case in zip(self.axes, cell, strict=True)]
         pieces += [f"{self.shortened[key]}={_text(value, lists.get(key, []))}" for key, value in varied.items()]
         name = folder_name(pieces if fold is None else [*pieces, f"fold={fold}"])
         spec = check_spec(tables, source=f"{self.source} ({name})", folder=self.folder)
         return Trial(name, tuple(cell), dict(tuned), repeated, fold, spec, derived)
+
+    def _lists(self, cell: Sequence[str]) -> dict[str, list[Any]]:
+        """Return the lists of values that trials of a cell differ by."""
+        own = {key: values for change in self._changes(cell) for key, values in change.tune.items()}
+        return {**(self.tuning.keys if self.tuning is not None else {}), **own, **self.repeat}
 
     def _changes(self, cell: Sequence[str]) -> list[Change]:
         changes = [axis.cases[case] for axis, case in zip(self.axes, cell, strict=True)]
@@ -108,6 +114,24 @@ class Blueprint:
     def _tables(
         self, cell: Sequence[str], tuned: Mapping[str, Any], repeated: Mapping[str, Any], fold: int | None
     ) -> tuple[Table, dict[str, float]]:
+        """Return the tables of a trial's spec, and what was derived for them."""
+        tables = self._plain(cell, tuned, repeated, fold)
+        derived = {}
+        for key, formula in self.derive.items():
+            if key not in self.scale and key not in self.sets and takes(tables, key) is not False:
+                derived[key] = formula.value(tables)
+                assign(tables, {key: derived[key]}, formula.where)
+        tables.pop(VALUES, None)
+        return tables, derived
+
+    def _plain(
+        self,
+        cell: Sequence[str],
+        tuned: Mapping[str, Any] = MappingProxyType({}),
+        repeated: Mapping[str, Any] = MappingProxyType({}),
+        fold: int | None = None,
+    ) -> Table:
+        """Return the tables of a trial before anything is derived."""
         tables = copy.deepcopy(self.base)
         for axis, case in zip(self.axes, cell, strict=True):
             assign(tables, axis.cases[case].keys, f"{axis.where} {visible(case, 40)}:")
@@ -120,24 +144,26 @@ class Blueprint:
         if fold is not None and self.tuning is not None:
             assign(tables, {"run.folds": self.tuning.folds, "run.fold": fold}, f"{self.source}: [tune] folds")
         _prune(tables, self.base)
-        derived = {}
-        for key, formula in self.derive.items():
-            if key not in self.scale and key not in self.sets and takes(tables, key) is not False:
-                derived[key] = formula.value(tables)
-                assign(tables, {key: derived[key]}, formula.where)
-        tables.pop(VALUES, None)
-        return tables, derived
+        return tables
 
     def require_taken(self) -> None:
         """Refuse a key that no case takes."""
-        cells = [self._tables(cell, {}, {}, None)[0] for cell in self.cells()]
+        cells = [self._plain(cell) for cell in self.cells()]
         tuned = {key for cell in self.cells() for key in self.tuned(cell)}
         homes = {f"[{key.partition('.')[0]}] {key.partition('.')[2]}": key for key in flattened(self.base, self.source)}
-        homes |= {f"[scale] {key}": key for key in self.scale} | {f"--set {key}": key for key in self.sets}
+        homes |= {f"[scale.{self.scale_name}] {key}": key for key in self.scale} | {
+            f"--set {key}": key for key in self.sets
+        }
         homes |= {f'[repeat] "{key}"': key for key in self.repeat} | {f'[derive] "{key}"': key for key in self.derive}
         for where, key in homes.items():
             if all(takes(tables, key) is False for tables in cells):
                 raise SpecError(f"{self.source}: {where}: {_no_case(cells, key)}")
+        held_out = all("validation" in tables["run"] for tables in cells)
+        if self.tuning is not None and self.tuning.by == "validation" and not self.tuning.folds and not held_out:
+            raise SpecError(
+                f'{self.source}: [tune] by: "validation" needs examples to choose by: write [run] validation = 0.1, '
+                "or [tune] folds = 5"
+            )
         for key in self.tuning.keys if self.tuning is not None else ():
             if key not in tuned:
                 fixed = any(takes(tables, key) is not False for tables in cells)
@@ -150,7 +176,7 @@ class Blueprint:
     def _require_everywhere(self, axis: Axis) -> None:
         """Refuse a grid over a key that a case does not take: cells would differ in name only."""
         for cell in self.cells():
-            tables, _ = self._tables(cell, {}, {}, None)
+            tables = self._plain(cell)
             for key in axis.keys:
                 if takes(tables, key) is False:
                     raise SpecError(

@@ -17,6 +17,7 @@ It has the tables of a spec, which all its runs share, and beside them tables th
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,7 +59,7 @@ class Experiment:
       one of these too, and a cell's key ends with the metric's label.
     - `trials`: all runs. With cross-validation (`tuning.folds`) these are the folds; the runs with the values that they
       choose follow: `fedquilt.experiment.results.selection.trials_of` returns both.
-    - `search`, `stop`: what the file says of searching for values and of stopping early, as it is written.
+    - `search`: what the file says of searching for values, as it is written.
     """
 
     title: str
@@ -75,7 +76,6 @@ class Experiment:
     file: Path | None
     significance: Significance | None
     search: Table | None
-    stop: Table | None
     tables: Table
     blueprint: Blueprint
 
@@ -163,7 +163,6 @@ class _Parts:
     published: tuple[PublishedValue, ...]
     significance: Significance | None
     search: Table | None
-    stop: Table | None
 
 
 def _read(tables: Table, source: str, folder: Path | None, scale: str | None, sets: Table) -> _Parts:
@@ -173,7 +172,7 @@ def _read(tables: Table, source: str, folder: Path | None, scale: str | None, se
     metrics = read_metrics(tables.get("metric"), source)
     published = read_published(tables.get("published", []), *_key_space(full, metrics), source)
     changed = scaled(tables, changes, where)
-    blueprint = full if scale is None else _blueprint(changed, source, folder, sets, changes, where)
+    blueprint = full if scale is None else _blueprint(changed, source, folder, sets, changes, scale)
     metrics = read_metrics(changed.get("metric"), source)
     axes, keys = _key_space(blueprint, metrics)
     metrics = tuple(_resolved(metric, blueprint, axes, keys) for metric in metrics)
@@ -181,8 +180,8 @@ def _read(tables: Table, source: str, folder: Path | None, scale: str | None, se
     rows, columns = _layout(about, blueprint.axes, len(metrics) > 1, source)
     compared = read_significance(changed.get("significance"), blueprint.axes, blueprint.repeats, source)
     published = tuple(each for each in published if each.key in keys)
-    search, stop = changed.get("search"), changed.get("stop")
-    return _Parts(blueprint, about, rows, columns, metrics, published, compared, search, stop)
+    search = changed.get("search")
+    return _Parts(blueprint, about, rows, columns, metrics, published, compared, search)
 
 
 def _resolved(metric: CellMetric, blueprint: Blueprint, axes: Sequence[Axis], keys: set[tuple[str, ...]]) -> CellMetric:
@@ -205,13 +204,22 @@ def _resolved(metric: CellMetric, blueprint: Blueprint, axes: Sequence[Axis], ke
 
 
 def _blueprint(
-    tables: Table, source: str, folder: Path | None, sets: Table, scale: Table | None = None, where: str = ""
+    tables: Table,
+    source: str,
+    folder: Path | None,
+    sets: Table,
+    scale: Table | None = None,
+    scale_name: str | None = None,
 ) -> Blueprint:
+    where = f"{source}: [scale.{scale_name}]"
     tuning = read_tuning(tables.get("tune"), source)
     repeat = lists(tables.get("repeat", {}), f"{source}: [repeat]")
     require_same_length(repeat, f"{source}: [repeat]")
     varied = dict.fromkeys(tuning.keys if tuning is not None else (), "[tune]") | dict.fromkeys(repeat, "[repeat]")
     axes = read_axes(tables, source, varied)
+    most = math.prod(len(axis.cases) for axis in axes)
+    if most > MOST_TRIALS:
+        raise SpecError(f"{source}: has {most:,} cells; an experiment has at most {MOST_TRIALS:,} trials")
     conditions = read_conditions(tables.get("when", []), axes, source)
     axes, keys = kept(axes, scale or {}, where), scale_keys(scale or {}, where)
     for key, home in (varied | {key: axis.where for axis in axes if not axis.named for key in axis.keys}).items():
@@ -234,6 +242,7 @@ def _blueprint(
         repeat=repeat,
         derive={key: read_formula(text, f'{source}: [derive] "{key}"') for key, text in formulas.items()},
         scale=keys,
+        scale_name=scale_name,
         sets=sets,
         shortened=short_names(
             [*(key for axis in axes if not axis.named for key in axis.keys), *varied, *own],
@@ -312,7 +321,6 @@ def _finished(parts: _Parts, path: Path | None, tables: Table, scale: str | None
         file=path,
         significance=parts.significance,
         search=parts.search,
-        stop=parts.stop,
         tables=tables,
         blueprint=blueprint,
     )

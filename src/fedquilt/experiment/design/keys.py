@@ -36,6 +36,8 @@ def flattened(tables: Mapping[str, Any], where: str) -> Table:
         table, dot, _ = name.partition(".")
         if table not in VARYING_TABLES:
             raise SpecError(f"{where}: {visible(name, 80)}: is no table of a spec; {nearest(table, VARYING_TABLES)}")
+        if name in ARRAYS and not isinstance(value, list):
+            raise SpecError(f"{where}: {name}: must be a list of tables, such as [{{ name = … }}], got {short(value)}")
         if dot or name in ARRAYS:
             found = {name: value}
         elif isinstance(value, dict):
@@ -77,10 +79,19 @@ def lists(table: object, where: str) -> dict[str, list[Any]]:
 
 
 def assign(tables: Table, keys: Mapping[str, Any], where: str) -> None:
-    """Set dotted keys of a spec's tables; a key that only another function takes is dropped where one is named anew."""
+    """Set dotted keys of a spec's tables, and add to its lists of tables.
+
+    Keys that only another function takes are dropped where one is named anew. Wrappers are added to those there are, so
+    that cases of two axes can bring one each.
+
+    >>> tables = {"method": {"name": "fed_avg_m", "server_momentum": 0.9}, "wrap": [{"name": "fed_ir"}]}
+    >>> assign(tables, {"method.name": "fed_avg", "wrap": [{"name": "fed_prox", "mu": 0.1}]}, "here")
+    >>> tables
+    {'method': {'name': 'fed_avg'}, 'wrap': [{'name': 'fed_ir'}, {'name': 'fed_prox', 'mu': 0.1}]}
+    """
     for key, value in names_first(keys.items()):
         if key in ARRAYS:
-            tables[key] = copy.deepcopy(value)
+            tables[key] = [*tables.get(key, []), *copy.deepcopy(value)]
         else:
             put(tables, key, copy.deepcopy(value), where)
 

@@ -26,6 +26,8 @@ COSTS: dict[str, Along] = {
 }
 """Metrics that say what a target took."""
 
+_ALONG: dict[str, Along] = {**COSTS, "bytes": "bytes", "seconds": "seconds"}
+
 NAMES = ("best", "last", "mean_of_last", "at", *COSTS, "bytes", "seconds")
 
 LOWER = frozenset({"loss", "train_loss", "validation_loss", "local_loss", "error", "perplexity", "rmse", "mae", "mse"})
@@ -172,7 +174,7 @@ def _one(table: Table, where: str) -> CellMetric:
         target=target,
         n=found["n"] or 1,
         at=at,
-        along=_PLACES[places[0]] if places else COSTS.get(name, "rounds"),
+        along=_PLACES[places[0]] if places else _ALONG.get(name, "rounds"),
         relative_to=found["relative_to"],
         baseline=found["baseline"],
         ratio=found["ratio"],

@@ -23,10 +23,10 @@ from fedquilt.experiment.design.conditions import axis_number, case_of
 from fedquilt.experiment.design.keys import VARYING_TABLES, flattened
 from fedquilt.experiment.toml import Table
 
-_MERGED = ("grid", "zip", "tune", "repeat", "derive", "metric", "significance", "case", "experiment", "search", "stop")
+_MERGED = ("grid", "zip", "tune", "repeat", "derive", "metric", "significance", "case", "experiment", "search")
 """Tables of an experiment that a scale may change."""
 
-_NEW_KEYS = ("tune", "metric", "significance", "experiment", "search", "stop")
+_NEW_KEYS = ("tune", "metric", "significance", "experiment", "search")
 """Those that may be given settings which the file leaves at their defaults."""
 
 

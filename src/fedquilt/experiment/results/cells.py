@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from fedquilt.analysis.significance import compare_to_best
-from fedquilt.base.errors import listed
 from fedquilt.base.text import counted
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.metric import CellMetric
@@ -166,7 +165,7 @@ def _problem(choice: Choice, outcomes: Sequence[Outcome], found: Sequence[Measur
         bad = [f"{each.trial.name}: {each.problem}" for each in outcomes if each.state != "finished"]
     bad += [each.problem for each in found if each.problem is not None]
     if bad:
-        return listed(bad, 3)
+        return "; ".join([*bad[:3], *([f"and {len(bad) - 3} more"] if bad[3:] else [])])
     waiting = sum(not outcome.ended for outcome in outcomes)
     return f"{counted(waiting, 'trial')} of {len(outcomes)} not finished" if waiting else None
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedquilt.analysis.curves import History, rounds_to
-from fedquilt.experiment.design.metric import COSTS, LOWER, CellMetric
+from fedquilt.base.errors import FedquiltError
+from fedquilt.experiment.design.metric import COSTS, LOWER, Along, CellMetric
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,18 @@ def measure(
     >>> measure(CellMetric("", "rounds_to", target=0.9), history)
     Measured(value=3, beyond=True, problem=None)
     """
+    try:
+        return _measure(metric, history, reference, split)
+    except FedquiltError as error:  # something that this run did not count
+        return Measured(None, problem=str(error))
+
+
+def _measure(
+    metric: CellMetric, history: History, reference: float | None, split: Literal["test", "validation"]
+) -> Measured:
     if metric.name in ("bytes", "seconds"):
-        return _total(history, metric.name)
+        spent = _spent(history, metric.along)
+        return Measured(spent[max(spent)]) if spent else Measured(None, problem="no round was run")
     name = curve_name(metric.of, split)
     rounds, values = history.curve(name)
     if not values:
@@ -74,9 +85,7 @@ def _on_curve(metric: CellMetric, history: History, rounds: list[int], values: l
         if len(values) < metric.n:
             return Measured(None, problem=f"there are {len(values)} evaluations, and not {metric.n}")
         return Measured(sum(values[-metric.n :]) / metric.n)
-    spent, at = history.spent(metric.along), metric.at or 0.0
-    if spent is None:
-        return Measured(None, problem=f"{metric.along} were not counted")
+    spent, at = _spent(history, metric.along), metric.at or 0.0
     if spent[max(spent)] < at:
         return Measured(None, problem=f"ended after {spent[max(spent)]:,.10g} {metric.along}, before {at:,.10g}")
     before = [value for round_, value in zip(rounds, values, strict=True) if spent[round_] <= at]
@@ -88,15 +97,17 @@ def _on_curve(metric: CellMetric, history: History, rounds: list[int], values: l
 def _cost(
     metric: CellMetric, history: History, rounds: list[int], values: list[float], reference: float | None
 ) -> Measured:
-    spent = history.spent(metric.along)
-    if spent is None:
-        return Measured(None, problem=f"{metric.along} were not counted")
+    spent = _spent(history, metric.along)
     target = (metric.target or 0.0) * (1.0 if reference is None else reference)
     sign = -1 if metric.of in LOWER else 1
     found = rounds_to([spent[each] for each in rounds], [sign * value for value in values], sign * target)
     return Measured(spent[max(spent)], beyond=True) if found is None else Measured(found)
 
 
-def _total(history: History, along: str) -> Measured:
-    spent = history.spent(along)
-    return Measured(None, problem=f"{along} were not counted") if not spent else Measured(spent[max(spent)])
+def _spent(history: History, along: Along) -> dict[int, float]:
+    """Return what was spent up to every round."""
+    if along == "rounds":
+        return {record["round"]: record["round"] for record in history.records}
+    keys = ("bytes_down", "bytes_up") if along == "bytes" else (along,)
+    sums = [history.cumulative(key) for key in keys]
+    return {round_: sum(values) for round_, *values in zip(sums[0][0], *(each for _, each in sums), strict=True)}
