@@ -53,7 +53,7 @@ class Contents:
 
     `history` has the records that are good; `lost` the rounds, up to the last one known, whose records are not;
     `damaged_lines` are those of `metrics.jsonl`, counted from 1.
-    `fares` are clients' accuracies on their own test examples, `holdings` who holds what, `environment` what it was run with.
+    `fares` are clients' accuracies on their own test examples, `holdings` who holds what, `environment` the machine.
     `saved` is the checkpoint to go on from; `unusable` are those that cannot be used, or not with the records there are.
     """
 

@@ -1,4 +1,4 @@
-"""The page: one HTML file that holds its data, its styles and the programs that draw it, and asks the network for nothing."""
+"""The page: one HTML file with its data, its styles and the programs that draw it; it asks the network for nothing."""
 
 from __future__ import annotations
 
@@ -149,7 +149,8 @@ def _detail(detail: Detail, name: str) -> str:
     facts = "".join(f"<dt>{_text(key)}</dt><dd>{_text(value)}</dd>" for key, value in detail.facts.items())
     command = f'<pre class="command"><code>{_text(detail.command)}</code></pre>' if detail.command else ""
     spec = f'<pre class="spec"><code>{_text(detail.spec)}</code></pre>' if detail.spec else ""
-    return f'<details id="detail-{name}"><summary>{_text(detail.name)}</summary>{command}<dl>{facts}</dl>{spec}{inner}</details>'
+    body = f"{command}<dl>{facts}</dl>{spec}{inner}"
+    return f'<details id="detail-{name}"><summary>{_text(detail.name)}</summary>{body}</details>'
 
 
 def _is_number(text: str) -> bool:
@@ -171,4 +172,4 @@ def _vega() -> str:
     """Return Vega, Vega-Lite and Vega-Embed in one script, which vl-convert brings along."""
     import vl_convert
 
-    return str(vl_convert.javascript_bundle(vl_version=vegalite_version())).replace("</script", "<\\/script")
+    return str(vl_convert.javascript_bundle(None, vl_version=vegalite_version())).replace("</script", "<\\/script")

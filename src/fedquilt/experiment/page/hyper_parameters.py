@@ -36,8 +36,8 @@ def figure_of_hyper_parameters(experiment: Experiment, outcomes: Sequence[Outcom
     for name, each in rest.items():
         squares = _squares(experiment, each, across, down)
         if any(square.value is not None for square in squares):
-            titles = [_title(experiment, key) for key in (across, down)]
-            charts[name or metric.label] = heat_map(squares, *titles, measured, metric.lower_is_better)
+            x, y = (_title(experiment, key) for key in (across, down))
+            charts[name or metric.label] = heat_map(squares, x, y, measured, metric.lower_is_better)
     return figure_of_heat_maps(charts) if charts else None
 
 

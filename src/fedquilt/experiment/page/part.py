@@ -164,6 +164,7 @@ def machine(made: dict[str, Any]) -> str:
 
 def software(made: dict[str, Any]) -> str:
     """Describe the software of a run."""
-    packages = made.get("packages") if isinstance(made.get("packages"), dict) else {}
+    packages = made.get("packages")
+    packages = packages if isinstance(packages, dict) else {}
     names = {"fedquilt": made.get("fedquilt"), "Python": made.get("python"), **packages}
     return ", ".join(f"{name} {version}" for name, version in names.items() if version) or "not known"

@@ -182,12 +182,10 @@ def _degrees(places: npt.NDArray[np.float64]) -> tuple[Any, Any, dict[str, int]]
     span = [max(west, -180.0), min(east, 180.0)], [max(south, -90.0), min(north, 90.0)]
     width = int(0.75 * WIDTH)
     height = int(np.clip(width * (span[1][1] - span[1][0]) / (span[0][1] - span[0][0]), 100, 400))
+    side = "datum.value < 0 ? '{}' : datum.value > 0 ? '{}' : ''"
     across, up = (
-        alt.Axis(
-            labelExpr=f"format(abs(datum.value), '~g') + '°' + (datum.value < 0 ? '{minus}' : datum.value > 0 ? '{plus}' : '')",
-            tickCount=7,
-        )
-        for minus, plus in (("W", "E"), ("S", "N"))
+        alt.Axis(labelExpr=f"format(abs(datum.value), '~g') + '°' + ({side.format(*names)})", tickCount=7)
+        for names in ("WE", "SN")
     )
     x = alt.X("east:Q", title=None, scale=alt.Scale(domain=[float(each) for each in span[0]], nice=False), axis=across)
     y = alt.Y("north:Q", title=None, scale=alt.Scale(domain=[float(each) for each in span[1]], nice=False), axis=up)

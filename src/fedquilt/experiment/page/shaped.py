@@ -78,15 +78,16 @@ def shaped_html(table: ResultTable) -> str:
     )
     shown = f'<p class="caption key">Ours and published: {key}</p>' if key else ""
     return (
-        f'<div class="scroll"><table class="shaped"><thead>{"".join(lines)}</thead><tbody>{"".join(body)}</tbody></table></div>'
-        f"{shown}"
+        f'<div class="scroll"><table class="shaped"><thead>{"".join(lines)}</thead><tbody>{"".join(body)}</tbody></table>'
+        f"</div>{shown}"
     )
 
 
 def _meaning(kind: str, cost: bool) -> str:
     if kind not in LIMITS:
         return "differ by more"
-    return f"{'agree' if kind == AGREES else 'near'}: within {f'a factor of {LIMITS[kind][1]}' if cost else LIMITS[kind][0]}"
+    within = f"a factor of {LIMITS[kind][1]}" if cost else LIMITS[kind][0]
+    return f"{'agree' if kind == AGREES else 'near'}: within {within}"
 
 
 def _cell(cell: Cell | None) -> str:
