@@ -70,7 +70,7 @@ function changed(name, width, legends) {
     if (about.along && encoding.x && encoding.x.field === "round") {
       if (x !== "round" || state.logX) {
         encoding.x = { ...encoding.x, field: x, title: along[x], axis: { grid: false, labelOverlap: true } };
-        encoding.x.scale = { type: state.logX ? "log" : "linear", nice: false, zero: false };
+        encoding.x.scale = state.logX ? { type: "log", nice: false } : { nice: false, zero: false };
       }
     }
     if (about.log && logY !== null && encoding.y) {
@@ -190,7 +190,9 @@ function swatch(entry, state, again) {
 
 async function download(name, kind) {
   const spec = changed(name, 0, true);
-  const view = new vega.View(vega.parse(vegaLite.compile(spec).spec), { renderer: "none" });
+  const aside = element("div", { style: "position:absolute;left:-9999px" });
+  document.body.append(aside);
+  const { view, finalize } = await vegaEmbed(aside, spec, { actions: false, renderer: "svg" });
   let address;
   if (kind === "svg") address = URL.createObjectURL(new Blob([await view.toSVG()], { type: "image/svg+xml" }));
   else address = await view.toImageURL("png", 2);
@@ -198,7 +200,8 @@ async function download(name, kind) {
   document.body.append(link);
   link.click();
   link.remove();
-  view.finalize();
+  finalize();
+  aside.remove();
 }
 
 async function copy(button) {
