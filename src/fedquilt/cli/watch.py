@@ -22,8 +22,8 @@ def watch(
     from fedquilt.experiment.report import gather
 
     served = Watch(paths, lambda chosen, reader: gather(chosen, reader, target)[0], port)
-    say(f"Open {served.address} in a browser. It is served to this machine alone; Ctrl-C ends it.")
     try:
+        say(f"Open {served.address} in a browser. It is served to this machine alone; Ctrl-C ends it.")
         served.serve()
     except KeyboardInterrupt:
         say("Ended; the runs go on.")

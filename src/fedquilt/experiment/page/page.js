@@ -2,6 +2,7 @@
 // Draws the figures of a report, and changes them as the reader asks. A figure's charts are Vega-Lite; what of a chart can be
 // changed is in its usermeta, written by figure.py and curves.py.
 
+const WIDEST = 900; // of a chart: wider ones are hard to read when they are printed
 const SMOOTHINGS = [1, 3, 5, 10, 20, 50];
 const chosen = new Map(); // what the reader has chosen, by figure: it stays when runs go on and the page is drawn anew
 const views = new Map();
@@ -109,7 +110,7 @@ function fit(spec, width) {
 async function draw(holder) {
   const name = holder.dataset.figure;
   const target = holder.querySelector(".chart");
-  const spec = changed(name, target.clientWidth, false);
+  const spec = changed(name, Math.min(target.clientWidth, WIDEST), false);
   const height = target.offsetHeight;
   if (height) target.style.minHeight = `${height}px`; // the page does not jump while the chart is drawn anew
   const old = views.get(holder);
