@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from fedquilt.experiment.sweep import sweep
 from safetensors.torch import save_file
 
 import fedquilt
@@ -15,7 +16,6 @@ from fedquilt.base.errors import DataError, FedquiltError, SpecError
 from fedquilt.base.text import LONGEST
 from fedquilt.experiment.build import build
 from fedquilt.experiment.spec import MOST_WRAPS, check_spec, load_spec
-from fedquilt.experiment.sweep import sweep
 
 SPEC: dict[str, dict[str, Any]] = {
     "run": {"rounds": 1},

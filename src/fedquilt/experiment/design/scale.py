@@ -5,8 +5,8 @@
     repeat."run.seed" = [1, 2]
     keep = { method = ["FedAvg", "FedProx"] }
 
-A key of the spec holds in every case, whatever the case says of it. Tables of the experiment (`grid`, `zip`, `tune`,
-`repeat`, `values`, `derive`, `metric`, …) are changed key by key, and `keep` names the cases that stay.
+A key of the spec, and a list to tune over, holds in every case, whatever the case says of it. Tables of the experiment
+(`grid`, `zip`, `tune`, `repeat`, `derive`, `metric`, …) are changed key by key, and `keep` names the cases that stay.
 """
 
 from __future__ import annotations
@@ -66,27 +66,31 @@ def scaled(tables: Mapping[str, Any], scale: Mapping[str, Any], where: str) -> T
 def _merged(before: object, content: Mapping[str, Any], where: str, new: bool) -> Table:
     if not isinstance(before, dict):
         raise SpecError(f"{where}: the file has several of these, and a scale can change a single one only")
-    dotted = _dotted(before)
-    found = dict(dotted)
-    for key, value in _dotted(content).items():
-        if key not in dotted and not (new and "." not in key):
-            raise SpecError(f"{where} {visible(key, 80)}: the file has no such key; {nearest(key, dotted)}")
+    known = dotted(before)
+    found = dict(known)
+    for key, value in dotted(content).items():
+        if key not in known and not (new and "." not in key):
+            raise SpecError(f"{where} {visible(key, 80)}: the file has no such key; {nearest(key, known)}")
         found[key] = value
     return _nested(found, before)
 
 
-def _dotted(table: Mapping[str, Any], above: str = "") -> Table:
-    """Write nested tables as dotted keys; a quoted key is already dotted."""
+def dotted(table: Mapping[str, Any], above: str = "") -> Table:
+    """Write nested tables as dotted keys; a quoted key is already dotted.
+
+    >>> dotted({"method": {"lr": [0.1]}, "run.seed": [1]})
+    {'method.lr': [0.1], 'run.seed': [1]}
+    """
     found: Table = {}
     for key, value in table.items():
-        found |= _dotted(value, f"{above}{key}.") if isinstance(value, dict) else {f"{above}{key}": value}
+        found |= dotted(value, f"{above}{key}.") if isinstance(value, dict) else {f"{above}{key}": value}
     return found
 
 
-def _nested(dotted: Mapping[str, Any], before: Mapping[str, Any]) -> Table:
+def _nested(keys: Mapping[str, Any], before: Mapping[str, Any]) -> Table:
     """Put dotted keys back where they stood, quoted or not."""
     result: Table = {}
-    for key, value in dotted.items():
+    for key, value in keys.items():
         inner, shape, rest = result, before, key
         while True:
             head = next((each for each in shape if rest == each or rest.startswith(f"{each}.")), rest)
