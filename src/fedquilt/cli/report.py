@@ -11,10 +11,11 @@ from rich.table import Column, Table
 
 import fedquilt
 from fedquilt.cli.console import out, say, warn
+from fedquilt.cli.options import NoImport
+from fedquilt.cli.results import show_results
 
 if TYPE_CHECKING:
     from fedquilt.experiment.page.table import TextTable
-    from fedquilt.experiment.results.table import ResultTable
 
 EXAMPLE = "fedquilt report runs/a runs/b --out runs/report"
 
@@ -27,15 +28,14 @@ def report(
         Path, typer.Option("--out", "-o", file_okay=False, help="Where to save the page, tables and figures.")
     ] = Path("runs/report"),
     target: Annotated[float | None, typer.Option(help="Target accuracy (default: 95% of the best).")] = None,
+    no_import: NoImport = False,
 ) -> None:
     """Write a page that compares runs, with its tables and figures as files."""
     # A folder of runs may hold files beside them: `runs/grid/*` names those too.
     done = fedquilt.report([path for path in paths if not path.is_file()] or paths, folder, target)
     for part in done.parts:
         if part.result is not None:
-            out.print(_results(part.result))
-            for fact in part.facts:
-                say(fact)
+            show_results(part.result)
         for shown in part.tables if part.result is None else ():
             out.print(_runs(shown.without_empty()))
             say(shown.caption)
@@ -43,25 +43,6 @@ def report(
         warn(text)
     say(f"Tables and figures: {folder}")
     say(f"Open in a browser: {done.page}")
-
-
-def _results(result: ResultTable) -> Table:
-    """Lay the table of an experiment out for a terminal: ours, and what was published below it."""
-    from fedquilt.experiment.results.written import ours, published
-
-    columns = [", ".join(column) or "ours" for column in result.columns]
-    table = Table(
-        *map(escape, result.row_axes), *map(escape, columns), title=escape(result.title), title_justify="left"
-    )
-    for row, cells in zip(result.rows, result.cells, strict=True):
-        words = []
-        for cell in cells:
-            theirs = "" if cell is None or cell.published is None else published(cell.published, cell.metric)
-            text = "" if cell is None else escape(ours(cell))
-            text = f"[bold]{text}[/bold]" if cell is not None and cell.best else text
-            words.append(f"{text}\n[dim]{escape(theirs)} published[/dim]" if theirs else text)
-        table.add_row(*map(escape, row), *words)
-    return table
 
 
 def _runs(shown: TextTable) -> Table:

@@ -15,13 +15,15 @@ from fedquilt.experiment.design.experiment import Experiment, load_experiment
 from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.hyper_parameters import figure_of_hyper_parameters
-from fedquilt.experiment.page.part import Detail, Group, Part, detail_of, figures_of, machine
+from fedquilt.experiment.page.model_figures import model_figures
+from fedquilt.experiment.page.part import Detail, Group, Part, detail_of, run_figures, machine
 from fedquilt.experiment.page.shaped import AGREES, agreement
 from fedquilt.experiment.page.skewness import Reached, figure_of_skew
 from fedquilt.experiment.page.source import EXPERIMENT, Reader, Seen
 from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.results.cells import Cell, cells_from
 from fedquilt.experiment.results.csv_table import to_csv
+from fedquilt.experiment.results.figures import FigureData
 from fedquilt.experiment.results.latex import to_latex
 from fedquilt.experiment.results.markdown import to_markdown
 from fedquilt.experiment.results.outcome import Outcome
@@ -39,6 +41,7 @@ class Study:
     outcomes: tuple[Outcome, ...]
     cells: tuple[Cell, ...]
     runs: dict[str, Seen]
+    figures: tuple[FigureData, ...]
 
 
 def read_study(folder: Path, reader: Reader) -> Study:
@@ -56,7 +59,8 @@ def read_study(folder: Path, reader: Reader) -> Study:
             f"`fedquilt sweep {file} --out {shlex.quote(str(folder))}` runs them"
         )
     runs = {outcome.trial.name: reader.run(outcome.folder) for outcome in begun}
-    return Study(experiment, folder, outcomes, tuple(cells_from(experiment, outcomes)), runs)
+    cells = tuple(cells_from(experiment, outcomes))
+    return Study(experiment, folder, outcomes, cells, runs, reader.figures(experiment, folder, outcomes))
 
 
 def part_of_experiment(study: Study) -> Part:
@@ -64,14 +68,17 @@ def part_of_experiment(study: Study) -> Part:
     experiment, cells = study.experiment, study.cells
     table = table_of(experiment, cells)
     groups = _groups(study)
-    figures = figures_of(groups)
+    figures = run_figures(groups)
     more = [_skew(study), figure_of_hyper_parameters(experiment, study.outcomes)]
     figures[1:1] = [figure for figure in more if figure is not None]
+    by_folder = {str(run.path): run.found for run in study.runs.values() if run.found is not None}
+    asked, missing = model_figures(study.figures, by_folder)
+    figures[:0] = asked
     files = {"results.md": to_markdown(table), "results.csv": to_csv(experiment, cells), "results.tex": to_latex(table)}
     return Part(
         title=experiment.title,
         lead=_lead(study),
-        facts=(*([experiment.caption] if experiment.caption else []), *table.notes),
+        facts=(*([experiment.caption] if experiment.caption else []), *table.notes, *missing),
         result=table,
         tables=(_trials(study),),
         figures=tuple(figures),

@@ -31,7 +31,7 @@ function element(tag, attributes, ...children) {
 // Every encoding of a chart, of its layers and of the views it is made of.
 function eachEncoding(spec, change) {
   if (spec.encoding) change(spec.encoding);
-  for (const inner of [...(spec.layer || []), ...(spec.vconcat || []), ...(spec.hconcat || []), ...(spec.spec ? [spec.spec] : [])]) {
+  for (const inner of [...(spec.layer || []), ...(spec.concat || []), ...(spec.vconcat || []), ...(spec.hconcat || []), ...(spec.spec ? [spec.spec] : [])]) {
     eachEncoding(inner, change);
   }
 }
@@ -90,6 +90,7 @@ function fit(spec, width) {
   const axes = 76; // the vertical axis and its title
   if (spec.vconcat) for (const inner of spec.vconcat) inner.width = Math.max(width - axes, 150);
   else if (spec.facet) spec.spec.width = Math.max(width - axes, 150);
+  else if (spec.concat) spec.columns = Math.max(Math.floor((width - 120) / (spec.concat[0].width + 30)), 1);
   else if (typeof spec.width === "number") {
     spec.width = width;
     spec.autosize = { type: "fit-x", contains: "padding" };

@@ -63,7 +63,7 @@ class Group:
         return [run.found for run in self.runs if run.found is not None]
 
 
-def figures_of(groups: Sequence[Group], target: float | None = None) -> list[Figure]:
+def run_figures(groups: Sequence[Group], target: float | None = None) -> list[Figure]:
     """Draw all that the runs allow: curves, who holds what, how clients fare, what it cost."""
     lines = [Line(group.name, tuple(found.history for found in group.found)) for group in groups if group.found]
     figures = [figure_of_curves(lines, target)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedquilt.base.text import counted, figure, percent
 from fedquilt.experiment.contents import Contents
-from fedquilt.experiment.page.part import Group, Part, detail_of, figures_of
+from fedquilt.experiment.page.part import Group, Part, detail_of, run_figures
 from fedquilt.experiment.page.skewness import Reached, figure_of_skew
 from fedquilt.experiment.page.source import Seen, labels_of
 from fedquilt.experiment.page.table import TextTable
@@ -39,7 +39,7 @@ def part_of_runs(runs: Sequence[Seen], target: float | None) -> tuple[Part, floa
     rows = tuple(_row(name, run, goal) for name, run in zip(names, runs, strict=True))
     table = TextTable("runs", "Runs", HEADER, rows, f"Target accuracy: {percent(goal)}.")
     groups = [Group(name, (run,)) for name, run in zip(names, runs, strict=True)]
-    figures = figures_of(groups, goal)
+    figures = run_figures(groups, goal)
     skewed = _skew(groups)
     if skewed is not None:
         figures.insert(1, skewed)

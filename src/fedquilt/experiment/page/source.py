@@ -19,8 +19,10 @@ from fedquilt.experiment.contents import (
     SPEC,
     Contents,
 )
+from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.results.figures import FigureData, figures_of
 from fedquilt.experiment.results.outcome import Outcome, outcome_of
 from fedquilt.experiment.summary import summarise
 
@@ -51,6 +53,7 @@ class Reader:
         """Begin with nothing read."""
         self._runs: dict[Path, tuple[object, Seen]] = {}
         self._outcomes: dict[Path, tuple[object, Outcome]] = {}
+        self._figures: dict[Path, tuple[object, tuple[FigureData, ...]]] = {}
 
     def run(self, path: Path) -> Seen:
         """Read a run folder; what is wrong with one that cannot be read is in its `problem`."""
@@ -67,6 +70,13 @@ class Reader:
         if run.path not in self._outcomes or self._outcomes[run.path][0] != key:
             self._outcomes[run.path] = key, outcome_of(trial, folder)
         return self._outcomes[run.path][1]
+
+    def figures(self, experiment: Experiment, folder: Path, outcomes: Sequence[Outcome]) -> tuple[FigureData, ...]:
+        """Compute the figures of trained models that an experiment asks for, when a run has ended since the last time."""
+        key = tuple((outcome.trial.name, outcome.state, len(outcome.history)) for outcome in outcomes if outcome.ended)
+        if folder not in self._figures or self._figures[folder][0] != key:
+            self._figures[folder] = key, tuple(figures_of(experiment, folder))
+        return self._figures[folder][1]
 
 
 def _key(folder: RunFolder) -> tuple[object, ...]:
