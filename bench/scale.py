@@ -19,15 +19,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import altair as alt
 import numpy as np
 import psutil
 import torch
-from matplotlib.figure import Figure
 from torch import nn
 from workloads import WORKLOADS, numbers
 
 import fedquilt
 from fedquilt.data.data import Data
+from fedquilt.experiment.page.figure import styled, write_spec
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.round.loop import rounds
@@ -149,18 +150,19 @@ def many_rounds(count: int) -> None:
 
 
 def draw(name: str, x_label: str, x: Sequence[float], y: Sequence[float], y_label: str, log: bool = True) -> None:
-    figure = Figure(figsize=(5, 3.4), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(x, y, marker="o" if log else "")
-    axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, None) if not log or name == "population" else None)
-    if log:
-        axes.set_xscale("log")
-    if name == "cohort":
-        axes.set_yscale("log")
-    axes.spines[["top", "right"]].set_visible(False)
+    rows = [{"x": float(each), "y": float(other)} for each, other in zip(x, y, strict=True)]
+    tall = alt.Scale(type="log") if name == "cohort" else alt.Scale(domainMin=0)
+    chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_line(point=log)
+        .encode(
+            x=alt.X("x:Q", title=x_label, scale=alt.Scale(type="log" if log else "linear")),
+            y=alt.Y("y:Q", title=y_label, scale=tall),
+        )
+        .properties(width=360, height=230)
+    )
     path = Path("runs/bench") / f"{name}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    write_spec(styled(chart).to_dict(), path)
     print(f"Wrote {path}")
 
 

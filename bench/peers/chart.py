@@ -12,37 +12,42 @@ COLOURS = {OURS: "#c2410c", DEFAULTS: "#f59e0b", PLAIN: "#0f172a", "peers": "#94
 
 def draw(results: dict[str, Found], path: Path) -> None:
     """Draw what was measured, fastest on top."""
-    import matplotlib  # noqa: PLC0415
+    import altair as alt  # noqa: PLC0415
+    import vl_convert  # noqa: PLC0415
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot, ticker  # noqa: PLC0415
-
-    shown = {work: measured(found)[::-1] for work, found in results.items() if measured(found)}
-    if not shown:
-        return
-    across = min(2, len(shown))
-    down = -(-len(shown) // across)
-    figure, panels = pyplot.subplots(down, across, figsize=(7 * across, 3.4 * down), squeeze=False)
-    for panel in panels.flat[len(shown) :]:
-        panel.remove()
-    for panel, (work, rows) in zip(panels.flat, shown.items(), strict=False):
-        names, values = [row["program"] for row in rows], [seconds(row) for row in rows]
+    panels = []
+    for work, found in results.items():
+        rows = [
+            {
+                "program": row["program"],
+                "seconds": seconds(row),
+                "words": f"{seconds(row):.3g}",
+                "colour": _colour(row["program"]),
+            }
+            for row in measured(found)
+        ]
+        if not rows:
+            continue
+        low, high = min(row["seconds"] for row in rows), max(row["seconds"] for row in rows)
+        across = alt.Scale(type="log", domain=[low / 1.5, high * 2], nice=False)
         # Dots, because a bar has no honest beginning on a log scale.
-        panel.scatter(values, names, color=[_colour(name) for name in names], s=45, zorder=2)
-        panel.grid(axis="y", color="#e2e8f0", zorder=0)
-        for name, value in zip(names, values, strict=True):
-            panel.annotate(f"{value:.3g}", (value, name), (7, 0), textcoords="offset points", va="center", fontsize=9)
-        panel.set_xscale("log")
-        panel.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-        panel.xaxis.set_major_formatter("{x:g}")
-        panel.xaxis.set_minor_formatter("")
-        panel.set_xlim(min(values) / 1.5, max(values) * 2)
-        panel.set_title(f"{work.upper()}: {WORKLOADS[work].about}", fontsize=9, loc="right")
-        panel.set_xlabel("seconds per round (log scale; less is better)")
-        panel.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+        base = alt.Chart(alt.InlineData(values=rows)).encode(
+            x=alt.X("seconds:Q", title="seconds per round (log scale; less is better)", scale=across).axis(
+                tickCount=6, format="~g", grid=False
+            ),
+            y=alt.Y("program:N", title=None, sort=None, axis=alt.Axis(grid=True, labelLimit=220)),
+        )
+        dots = base.mark_circle(size=70, opacity=1).encode(color=alt.Color("colour:N", scale=None))
+        text = base.mark_text(align="left", dx=8, color="#222222").encode(text="words:N")
+        title = f"{work.upper()}: {WORKLOADS[work].about}"
+        panels.append(alt.layer(dots, text).properties(width=340, height=alt.Step(22), title=title))
+    if not panels:
+        return
+    chart = alt.concat(*panels, columns=2, spacing=30).configure_view(stroke=None)
+    chart = chart.configure_title(fontSize=11, fontWeight="normal", anchor="start").configure_axis(
+        titleFontWeight="normal"
+    )
+    path.write_bytes(vl_convert.vegalite_to_png(chart.to_dict(), scale=1.5))
 
 
 def _colour(program: str) -> str:

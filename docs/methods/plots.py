@@ -21,11 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
-from matplotlib.figure import Figure
 
 import fedquilt as fq
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.page.figure import WIDTH, legend_columns, styled, write_spec
+from fedquilt.experiment.page.palette import COLOURS
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "methods" / "results.json"
@@ -409,25 +411,44 @@ def row(label: str, result: Mapping[str, Any]) -> str:
 
 def draw(page: str, comparison: Comparison) -> None:
     """Draw a page's picture: the mean over seeds, shaded from the lowest to the highest."""
-    figure = Figure(figsize=(7.6, 3.4), layout="constrained")
-    axes = figure.subplots()
+    rows, levels, dashed = [], [], set()
     for place, label in enumerate(comparison.runs):
         rounds, values = curves(comparison, label)
-        colour = f"C{place // 2 if comparison.paired else place}"
-        dashed = len(rounds) == 1 or (comparison.paired and place % 2 == 0)
-        look: Tables = {"color": colour, "linewidth": 1.6, "linestyle": "--" if dashed else "-", "label": label}
+        means, lows, highs = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
         if len(rounds) == 1:  # a method of one round: its level
-            axes.axhline(values.mean(), **look)
-            continue
-        axes.plot(rounds, values.mean(axis=0), **look)
-        if not comparison.paired:
-            axes.fill_between(rounds, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.12, linewidth=0)
-    axes.set(xlabel=comparison.over.replace("_", " "), ylabel=MEASURES[comparison.measure])
-    axes.legend(frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="0.92", linewidth=0.8)
-    axes.set_axisbelow(True)
-    figure.savefig(ROOT / "docs" / "images" / "methods" / f"{page}.png", dpi=120)
+            levels.append({"run": label, "mean": float(values.mean())})
+        else:
+            points = zip(rounds, means, lows, highs, strict=True)
+            rows += [
+                {"run": label} | dict(zip(("at", "mean", "low", "high"), map(float, each), strict=True))
+                for each in points
+            ]
+        if len(rounds) == 1 or (comparison.paired and place % 2 == 0):
+            dashed.add(label)
+    names = list(comparison.runs)
+    shades = [COLOURS[(place // 2 if comparison.paired else place) % len(COLOURS)] for place in range(len(names))]
+    shown = alt.Legend(
+        orient="bottom", title=None, columns=legend_columns(names), symbolType="stroke", symbolSize=400, symbolOpacity=1
+    )
+    colour = alt.Color("run:N", scale=alt.Scale(domain=names, range=shades), legend=shown, sort=None)
+    dashes = [[5, 3] if name in dashed else [1, 0] for name in names]
+    dash = alt.StrokeDash("run:N", scale=alt.Scale(domain=names, range=dashes), legend=shown, sort=None)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X("at:Q", title=comparison.over.replace("_", " "), scale=alt.Scale(nice=False, zero=True)).axis(
+            grid=False
+        )
+    )
+    scale, title = alt.Scale(zero=False), MEASURES[comparison.measure]
+    y = alt.Y("mean:Q", title=title, scale=scale)
+    layers = [base.mark_line(strokeWidth=1.8).encode(y=y, color=colour, strokeDash=dash)]
+    if not comparison.paired:
+        band = base.mark_area(opacity=0.14).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
+        layers.insert(0, band.encode(color=colour))
+    if levels:
+        rule = alt.Chart(alt.InlineData(values=levels)).mark_rule(strokeWidth=1.8)
+        layers.append(rule.encode(y=y, color=colour, strokeDash=dash))
+    chart = alt.layer(*layers).properties(width=WIDTH, height=240)
+    write_spec(styled(chart).to_dict(), ROOT / "docs" / "images" / "methods" / f"{page}.png")
 
 
 def main(pages: list[str]) -> None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import altair as alt
 import numpy as np
-from matplotlib.figure import Figure
 from scipy import stats
 
 import fedquilt
 from fedquilt.analysis.skew import Skew, skew
-from fedquilt.experiment.plots import class_colors, plain, stack_bars
+from fedquilt.experiment.page.figure import styled, write_spec
+from fedquilt.experiment.page.palette import class_colours
 from fedquilt.partition import Partition
 
 HERE = Path(__file__).parent
@@ -89,45 +90,85 @@ def table(found: dict[str, list[dict[str, float]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def bars(axes: object, held: Partition, title: str, clients: np.ndarray) -> None:
+def bars(held: Partition, title: str, clients: np.ndarray) -> alt.Chart:
     """Draw some clients' classes, as Hsu 2019's Figure 1."""
     counts = held.class_counts(labels_of(10), 10)[clients]
-    stack_bars(axes, 100 * counts / counts.sum(axis=1, keepdims=True), class_colors(10))
-    axes.set(xlim=(-0.5, len(clients) - 0.5), ylim=(0, 100), xticks=[], xlabel=f"{len(clients)} clients")
-    axes.set_title(title, fontsize=9)
-    plain(axes, grid=False)
+    rows = [
+        {"client": place, "class": str(label), "share": 100 * int(count) / int(each.sum())}
+        for place, each in enumerate(counts)
+        for label, count in enumerate(each)
+        if count
+    ]
+    names = [str(label) for label in range(10)]
+    colour = alt.Color("class:N", scale=alt.Scale(domain=names, range=class_colours(10)), sort=None)
+    return (
+        alt.Chart(alt.InlineData(values=rows), title=title)
+        .mark_bar()
+        .encode(
+            x=alt.X("client:O", title=f"{len(clients)} clients", axis=alt.Axis(labels=False, ticks=False)),
+            y=alt.Y("share:Q", title="share of classes (%)", scale=alt.Scale(domain=[0, 100])),
+            color=colour.legend(title="class", symbolType="square"),
+            order="class:N",
+        )
+        .properties(width=150, height=170)
+    )
+
+
+def ridges(name: str, classes: int, alphas: tuple[float, ...]) -> alt.LayerChart:
+    """Draw histograms of clients' EMDs, one above the other, as Hsu 2020's Figure 4 (top)."""
+    rows, means = [], []
+    for alpha in alphas:
+        found = population(classes, alpha, 0)[1]
+        counts, edges = np.histogram(found.emd, bins=np.linspace(0, 2, 81))
+        at = zip(edges[:-1], edges[1:], counts / counts.max(), strict=True)
+        rows += [{"alpha": f"{alpha:g}", "from": low, "to": high, "share": share} for low, high, share in at if share]
+        means.append({"alpha": f"{alpha:g}", "mean": found.mean(found.emd)})
+    title = "EMD of a client's classes from all clients'"
+    row = alt.Y("alpha:O", title="α", sort=[f"{alpha:g}" for alpha in alphas], scale=alt.Scale(paddingInner=0.15))
+    shade = alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 1], range=[0.1, 1]), legend=None)
+    histogram = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_bar(color="#0072b2")
+        .encode(x=alt.X("from:Q", title=title, scale=alt.Scale(domain=[0, 2])), x2="to:Q", y=row, opacity=shade)
+    )
+    mean = (
+        alt.Chart(alt.InlineData(values=means))
+        .mark_tick(color="#d55e00", thickness=2.5, orient="vertical")
+        .encode(x=alt.X("mean:Q", title=title), y=row)
+    )
+    return alt.layer(histogram, mean).properties(width=380, height=230, title=name)
+
+
+def ranks(name: str, classes: int, alphas: tuple[float, ...]) -> alt.Chart:
+    """Draw the classes that clients hold, by rank, as Hsu 2020's Figure 10."""
+    rows = []
+    for alpha in alphas:
+        falling = np.sort(population(classes, alpha, 0)[1].held)[::-1]
+        rows += [{"alpha": f"{alpha:g}", "rank": rank, "held": int(held)} for rank, held in enumerate(falling, 1)]
+    order = [f"{alpha:g}" for alpha in alphas]
+    return (
+        alt.Chart(alt.InlineData(values=rows), title=name)
+        .mark_line(interpolate="step", strokeWidth=1.8)
+        .encode(
+            x=alt.X("rank:Q", title="clients, by rank", scale=alt.Scale(domain=[0.5, CLIENTS + 0.5], nice=False)),
+            y=alt.Y("held:Q", title="classes of a client"),
+            color=alt.Color("alpha:O", title="α", sort=order, scale=alt.Scale(scheme="viridis")),
+        )
+        .properties(width=330, height=200)
+    )
 
 
 def draw() -> None:
     """Save the figure: Hsu 2019, Figure 1; Hsu 2020, Figure 4 (top) and Figure 10."""
-    figure = Figure(figsize=(11, 9.6), layout="constrained")
-    top, middle, bottom = figure.subfigures(3, 1, height_ratios=[1, 1.25, 1])
-    axes = top.subplots(1, 5, sharey=True)
-    bars(axes[0], fedquilt.class_blocks(labels_of(10), clients=10, classes=2), "2 classes each", np.arange(10))
     some = np.random.default_rng(0).permutation(CLIENTS)[:30]
-    for place, alpha in zip(axes[1:], SHOWN, strict=True):
-        bars(place, population(10, alpha, 0)[0], f"α = {alpha:g}", some)
-    axes[0].set_ylabel("share of classes (%)")
-    for place, (name, (classes, alphas)) in zip(middle.subplots(1, 2), SETS.items(), strict=True):
-        for row, alpha in enumerate(reversed(alphas)):
-            found = population(classes, alpha, 0)[1]
-            counts, edges = np.histogram(found.emd, bins=np.linspace(0, 2, 81))
-            place.stairs(row + 0.8 * counts / counts.max(), edges, baseline=row, fill=True, color="tab:blue", alpha=0.6)
-            place.plot([found.mean(found.emd)] * 2, [row, row + 0.85], color="black", linewidth=1.4)
-        place.set(xlim=(0, 2), xlabel="EMD of a client's classes from all clients'", ylabel="α", title=name)
-        place.set_yticks(np.arange(len(alphas)) + 0.3, [f"{alpha:g}" for alpha in reversed(alphas)])
-        place.title.set_fontsize(9)
-        plain(place)
-    for place, (name, (classes, alphas)) in zip(bottom.subplots(1, 2), SETS.items(), strict=True):
-        colors = class_colors(80)[:: 80 // len(alphas)]
-        for alpha, color in zip(alphas, colors, strict=False):
-            falling = np.sort(population(classes, alpha, 0)[1].held)[::-1]
-            place.step(np.arange(1, CLIENTS + 1), falling, where="mid", label=f"{alpha:g}", color=color, linewidth=1.5)
-        place.set(xlabel="clients, by rank", ylabel="classes of a client", xlim=(0.5, CLIENTS + 0.5), ylim=(0, None))
-        place.set_title(name, fontsize=9)
-        place.legend(title="α", frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        plain(place)
-    figure.savefig(HERE / "populations.png", dpi=150)
+    blocks = bars(fedquilt.class_blocks(labels_of(10), clients=10, classes=2), "2 classes each", np.arange(10))
+    shown = [bars(population(10, alpha, 0)[0], f"α = {alpha:g}", some) for alpha in SHOWN]
+    middle = [ridges(name, *about) for name, about in SETS.items()]
+    bottom = [ranks(name, *about) for name, about in SETS.items()]
+    rows = [alt.hconcat(blocks, *shown), alt.hconcat(*middle, spacing=40)]
+    rows.append(alt.hconcat(*bottom, spacing=40).resolve_scale(color="independent"))
+    chart = alt.vconcat(*rows, spacing=30).resolve_scale(color="independent", opacity="independent")
+    write_spec(styled(chart).to_dict(), HERE / "populations.png")
 
 
 def main() -> None:

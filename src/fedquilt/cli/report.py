@@ -1,46 +1,59 @@
-"""`fedquilt report`: compare runs."""
+"""`fedquilt report`: compare runs and experiments on a page."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
 import fedquilt
-from fedquilt.base.text import percent
 from fedquilt.cli.console import out, say, warn
+from fedquilt.cli.options import NoImport
+from fedquilt.cli.results import show_results
+
+if TYPE_CHECKING:
+    from fedquilt.experiment.page.table import TextTable
 
 EXAMPLE = "fedquilt report runs/a runs/b --out runs/report"
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH…", help="Run folders, folders of runs, or folders of experiments.")
+    ],
     folder: Annotated[
-        Path, typer.Option("--out", file_okay=False, help="Where to save the table and the plot.")
+        Path, typer.Option("--out", "-o", file_okay=False, help="Where to save the page, tables and figures.")
     ] = Path("runs/report"),
     target: Annotated[float | None, typer.Option(help="Target accuracy (default: 95% of the best).")] = None,
+    no_import: NoImport = False,
 ) -> None:
-    """Compare runs in a table and a plot."""
-    from fedquilt.experiment.report import HEADER
-
-    # A sweep's folder holds its results beside the runs: `runs/grid/*` may name that file too.
-    done = fedquilt.report([path for path in runs if not path.is_file()] or runs, folder, target)
-    per_client = HEADER.index("per client")
-    columns = {"last accuracy": "last", "mean of last 10": "mean of last 10", "best accuracy": "best"}
-    columns |= {"per client": "per client"} if any(row[per_client] != "–" for row in done.rows) else {}
-    if any(row[HEADER.index("last accuracy")] == "–" != row[HEADER.index("last loss")] for row in done.rows):
-        columns |= {"last loss": "last loss"}
-    columns |= {name: name for name in ("other metrics",) if any(row[HEADER.index(name)] != "–" for row in done.rows)}
-    columns |= {"state": "state"} if any(row[HEADER.index("state")] != "finished" for row in done.rows) else {}
-    columns |= {"rounds to target": f"rounds to {percent(done.target) if done.target else 'target'}"}
-    table = Table(Column("run", no_wrap=True), *columns.values())
-    for row in done.rows:
-        table.add_row(escape(row[0]), *(escape(row[HEADER.index(name)]) for name in columns))
-    out.print(table)
+    """Write a page that compares runs, with its tables and figures as files."""
+    # A folder of runs may hold files beside them: `runs/grid/*` names those too.
+    done = fedquilt.report([path for path in paths if not path.is_file()] or paths, folder, target)
+    for part in done.parts:
+        if part.result is not None:
+            show_results(part.result)
+        for shown in part.tables if part.result is None else ():
+            out.print(_runs(shown.without_empty()))
+            say(shown.caption)
     for text in done.damage:
         warn(text)
-    for file in done.files:
-        say(f"Wrote {file}")
+    say(f"Tables and figures: {folder}")
+    say(f"Open in a browser: {done.page}")
+
+
+def _runs(shown: TextTable) -> Table:
+    """Lay a table of runs out for a terminal, without the columns that all rows could do without."""
+    hidden = {"method", "partition", "rounds", "MB sent"} if len(shown.header) > 6 else set()
+    states = shown.header.index("state") if "state" in shown.header else None
+    if states is not None and all(row[states] == "finished" for row in shown.rows):
+        hidden.add("state")
+    kept = [place for place, name in enumerate(shown.header) if name not in hidden]
+    first, *others = (shown.header[place] for place in kept)
+    table = Table(Column(first, overflow="fold"), *others)
+    for row in shown.rows:
+        table.add_row(*(escape(row[place]) for place in kept))
+    return table

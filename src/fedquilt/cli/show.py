@@ -1,9 +1,11 @@
-"""`fedquilt show`: what a run folder says of its run."""
+"""`fedquilt show`: what a run folder says of its run, and a folder of runs of them all."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Any
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -11,29 +13,51 @@ from rich.table import Column, Table
 
 import fedquilt
 from fedquilt.analysis.divergence import ending
+from fedquilt.base.errors import RunError
 from fedquilt.base.text import amount, clock, counted, figure, percent, scores
-from fedquilt.cli.console import out, say
-from fedquilt.cli.options import NoImport, RunFolderPath
+from fedquilt.cli.console import out, say, warn
+from fedquilt.cli.options import NoImport
+
+if TYPE_CHECKING:
+    from fedquilt.experiment.listing import Listed
 
 EXAMPLE = "fedquilt show runs/first --json | jq .digest"
 
 
 def show(
-    run_folder: RunFolderPath,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder, or a folder of runs.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
     diagnose: Annotated[
         bool, typer.Option("--diagnose", help="Also train the next round's clients and measure why they disagree.")
     ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on showing rounds for as long as the run lasts.")
+    ] = False,
     no_import: NoImport = False,
 ) -> None:
-    """Show a run: state, rounds, accuracy, best, digest of the model, what was left out."""
+    """Show a run: state, rounds, accuracy, best, digest of the model, what was left out; or the runs of a folder."""
+    from fedquilt.experiment.listing import listing
+    from fedquilt.experiment.page.source import is_run
     from fedquilt.experiment.summary import as_json
 
-    about = fedquilt.summary(run_folder)
+    if not is_run(folder) and folder.is_dir() and (runs := listing(folder)):
+        if diagnose:
+            raise RunError(f"{folder}: holds {counted(len(runs), 'run')}: name one of them to diagnose it")
+        if follow:
+            _follow(_only_running(folder, runs))
+        elif json:
+            print(as_json([run.about() for run in runs]))
+        else:
+            _list(runs)
+        return
+    if follow:
+        _follow(folder)
+        return
+    about = fedquilt.summary(folder)
     if diagnose:
         from fedquilt.experiment.diagnosis import diagnose_run
 
-        about["diagnosis"] = diagnose_run(run_folder)
+        about["diagnosis"] = diagnose_run(folder)
     if json:
         print(as_json(about))  # plain print: Rich would wrap long lines
         return
@@ -48,6 +72,56 @@ def show(
     out.print(f"[bold]digest[/bold]  {escape(digest)}", highlight=False, soft_wrap=True)
     for name, text in unbroken.items():
         say(f"{name}: {text}")
+
+
+def _list(runs: list[Listed]) -> None:
+    """Print a table of runs that fits into 80 columns."""
+    loss = all(run.accuracy is None for run in runs) and any(run.loss is not None for run in runs)
+    table = Table(Column("run", overflow="fold"), "state", Column("rounds", justify="right", no_wrap=True))
+    table.add_column("loss" if loss else "accuracy", justify="right")
+    table.add_column("best", justify="right")
+    table.add_column("left", justify="right")
+    for run in runs:
+        last = figure("loss", run.loss) if loss else percent(run.accuracy)
+        best = figure("loss", run.best) if loss else percent(run.best)
+        left = "" if run.seconds_left is None else clock(run.seconds_left)
+        rounds = "" if run.rounds is None else f"{run.round}/{run.rounds}"
+        table.add_row(escape(run.name), escape(run.state), rounds, last, best, left)
+    out.print(table)
+    counts = Counter(run.state for run in runs)
+    say(f"{counted(len(runs), 'run')}: {', '.join(f'{count} {state}' for state, count in counts.items())}")
+    for run in runs:
+        if run.problem is not None:
+            warn(run.problem)
+
+
+def _only_running(folder: Path, runs: list[Listed]) -> Path:
+    """Return the one run that is going on, or say which to name."""
+    going = [run for run in runs if run.state == "running"]
+    if len(going) == 1:
+        return going[0].path
+    names = ", ".join(run.name for run in (going or runs)[:5])
+    why = f"{counted(len(going), 'run')} of it are going on" if going else "none of its runs is going on"
+    raise RunError(f"{folder}: {why}: name one of them, such as {names}")
+
+
+def _follow(folder: Path) -> None:
+    """Print the rounds of a run as they come, and how it ended."""
+    from fedquilt.experiment.follow import follow
+    from fedquilt.experiment.summary import quiet_summary
+
+    about = quiet_summary(folder)
+    total = about["rounds"]
+    try:
+        for record in follow(folder, after=max(about["round"] - 5, 0)):
+            words = (
+                "" if record["accuracy"] is None and record["loss"] is None else "  ".join(scores(record, loss=True))
+            )
+            say(f"round {record['round']}{f'/{total}' if total else ''}  {words}".rstrip())
+    except KeyboardInterrupt:
+        say("No longer followed; the run goes on.")
+        return
+    say(f"{folder}: {quiet_summary(folder)['state']}")
 
 
 def _lines(about: dict[str, Any]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from fedquilt.base.arguments import ArgumentError, check
 from fedquilt.base.errors import DataError, RunError, listed
 from fedquilt.base.text import counted
 from fedquilt.experiment import checkpoint
+from fedquilt.experiment.holdings import Holdings, read_holdings
 from fedquilt.experiment.records import read_fares, read_record
 from fedquilt.experiment.sealed import (
     EDITED,
@@ -35,6 +36,7 @@ ENVIRONMENT = "environment.json"
 METRICS = "metrics.jsonl"
 FARES = "clients.json"
 PARTITION = "partition.npz"
+POPULATION = "population.json"
 ERROR = "error.txt"
 CHECKPOINTS = "checkpoints"
 ASIDE = "set_aside"
@@ -57,6 +59,7 @@ class Contents:
 
     `history` has the intact records; `lost` the rounds, up to the last one known, whose records are not;
     `damaged_lines` are those of `metrics.jsonl`, counted from 1.
+    `fares` are clients' accuracies on their own test examples, `holdings` who holds what, `environment` the machine.
     `saved` is the checkpoint to continue from; `unusable` are those that cannot be used, or not with the records there are.
     """
 
@@ -68,6 +71,8 @@ class Contents:
     saved: Saved | None
     unusable: tuple[Path, ...]
     fares: list[float] | None
+    holdings: Holdings | None
+    environment: dict[str, Any] | None
     error: str | None
     damage: tuple[str, ...]
 
@@ -147,8 +152,9 @@ def _read(folder: Path) -> Contents:
         if saved is not None
     ]
     fares = _or_damage(folder / FARES, read_fares, damage)
+    holdings = _or_damage(folder / POPULATION, read_holdings, damage)
     error = _or_damage(folder / ERROR, lambda content: unsealed_text(content).strip(), damage)
-    _or_damage(folder / ENVIRONMENT, lambda content: unsealed_json(content, indent=2), damage)
+    environment = _or_damage(folder / ENVIRONMENT, lambda content: unsealed_json(content, indent=2), damage)
     if (folder / PARTITION).exists():
         try:
             describe_stored(folder / PARTITION)
@@ -163,7 +169,20 @@ def _read(folder: Path) -> Contents:
         damage.append(f"{folder / SPEC}: was changed by hand, as its last line says; it is used as it is")
     unusable = (*bad, *passed_over)
     history = History(records, 0 if saved is None else saved.run.round)
-    return Contents(tables, checked, history, lost, tuple(lines), saved, unusable, fares, error, tuple(damage))
+    return Contents(
+        tables=tables,
+        spec_checked=checked,
+        history=history,
+        lost=lost,
+        damaged_lines=tuple(lines),
+        saved=saved,
+        unusable=unusable,
+        fares=fares,
+        holdings=holdings,
+        environment=environment,
+        error=error,
+        damage=tuple(damage),
+    )
 
 
 def _chosen(good: Sequence[tuple[Path, Saved | int]], rounds: Sequence[int]) -> tuple[Saved | None, tuple[range, ...]]:

@@ -5,10 +5,10 @@ environment.json     what it was run with
 metrics.jsonl        one line per round
 checkpoints/         the two newest states
 partition.npz        who holds what
+population.json      how skewed that is, and the classes of some clients, for tables and figures
 clients.json         how every client fares on its own test examples at the end, if it has any
 error.txt            why the run could not continue, if it could not
 set_aside/           files that had to make room: damaged ones, and those of a run that was begun again
-*.png                plots, once the run has ended
 
 Every file that is read again carries a check of its content; `contents.py` reads them.
 """
@@ -20,7 +20,7 @@ import errno
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,7 @@ from fedquilt.experiment.contents import (
     ERROR,
     METRICS,
     PARTITION,
+    POPULATION,
     SPEC,
     Contents,
     Saved,
@@ -46,6 +47,7 @@ from fedquilt.experiment.contents import (
     read_contents,
     read_saved,
 )
+from fedquilt.experiment.holdings import holdings_of, read_holdings
 from fedquilt.experiment.sealed import DamagedError, sealed_json, sealed_text, unsealed_text
 from fedquilt.experiment.storage import FULL, READ_ONLY, storing
 from fedquilt.partition.stored import describe_stored, to_bytes
@@ -110,15 +112,27 @@ class RunFolder:
 
     def keep_partition(self, federation: Federation, made_by: dict[str, Any]) -> None:
         """Write, once, who held what before any of it was taken away; `made_by` is the table of a spec."""
-        path, data = self.path / PARTITION, federation.data
+        data = federation.data
         with storing(self.path):
-            if path.exists():
-                try:
-                    describe_stored(path)
-                    return
-                except DataError:
-                    self.set_aside(path)
-            write_whole(path, to_bytes(federation.given, data.train.y.numpy(), made_by, len(data.test)))
+            if not self._kept(PARTITION, describe_stored):
+                content = to_bytes(federation.given, data.train.y.numpy(), made_by, len(data.test))
+                write_whole(self.path / PARTITION, content)
+            if not federation.algorithm.course.pooled and not self._kept(
+                POPULATION, lambda path: read_holdings(path.read_bytes())
+            ):
+                write_whole(self.path / POPULATION, holdings_of(data, federation.partition).to_json().encode())
+
+    def _kept(self, name: str, read: Callable[[Path], object]) -> bool:
+        """Say whether a file is there and good; set it aside if it is damaged."""
+        path = self.path / name
+        if not path.exists():
+            return False
+        try:
+            read(path)
+        except (DataError, DamagedError):
+            self.set_aside(path)
+            return False
+        return True
 
     def set_aside(self, path: Path) -> None:
         """Move a file into `set_aside/`, where nothing is read and nothing is overwritten."""
@@ -131,7 +145,7 @@ class RunFolder:
     def abandon(self) -> None:
         """Remove what was written for a run that could not start."""
         with contextlib.suppress(OSError):  # on a read-only disk there is nothing to remove
-            for name in (SPEC, ENVIRONMENT, PARTITION, ".lock"):
+            for name in (SPEC, ENVIRONMENT, PARTITION, POPULATION, ".lock"):
                 (self.path / name).unlink(missing_ok=True)
             for folder in (self.path / CHECKPOINTS, self.path):
                 if folder.exists() and not any(folder.iterdir()):

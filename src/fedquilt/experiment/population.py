@@ -15,7 +15,7 @@ from fedquilt.analysis.skew import Skew, skew
 from fedquilt.data.data import Data
 from fedquilt.experiment.build import build_population
 from fedquilt.experiment.checkpoint import write_whole
-from fedquilt.experiment.population_plots import draw_population
+from fedquilt.experiment.page.population import population_figures
 from fedquilt.experiment.spec import WRAP, Spec, change, check_population, load_population
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.stored import to_bytes
@@ -62,7 +62,7 @@ def inspect_partition(
 ) -> Inspection:
     """Measure the population of a spec (a file, or its tables), of which only `[data]` and `[partition]` are needed.
 
-    With `out`, pictures and `partition.npz` are written into that folder; the partition `stored` reads the latter.
+    With `out`, figures and `partition.npz` are written into that folder; the partition `stored` reads the latter.
 
     >>> tables = {"data": {"name": "digits"}, "partition": {"name": "shards", "clients": 20}}
     >>> found = inspect_partition(tables)
@@ -82,7 +82,7 @@ def inspect_partition(
     if out is not None:
         folder = Path(out)
         folder.mkdir(parents=True, exist_ok=True)
-        files = draw_population(folder, data, partition, measured)
+        files = [file for figure in population_figures(data, partition, measured) for file in figure.write(folder)]
         made_by = checked.resolved()["partition"]
         write_whole(folder / "partition.npz", to_bytes(partition, labels, made_by, len(data.test)))
         files.append(folder / "partition.npz")

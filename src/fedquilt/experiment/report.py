@@ -1,50 +1,54 @@
-"""Compares runs. Reads run folders only."""
+"""A report: runs, folders of runs and experiments on one page, with every table and figure as files too."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedquilt.base.errors import SpecError
-from fedquilt.base.text import figure
-from fedquilt.experiment.contents import Contents
-from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.plots import draw_curves, draw_fares
+from fedquilt.base.errors import RunError, SpecError
+from fedquilt.experiment.page.document import page
+from fedquilt.experiment.page.experiment import part_of_experiment, read_study
+from fedquilt.experiment.page.figure import FORMATS
+from fedquilt.experiment.page.part import Part
+from fedquilt.experiment.page.runs import part_of_runs
+from fedquilt.experiment.page.source import EXPERIMENT, Reader, Seen, is_run, run_folders
+from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.storage import storing
-from fedquilt.experiment.summary import summarise
 
-HEADER = (
-    "run",
-    "method",
-    "partition",
-    "rounds",
-    "state",
-    "last accuracy",
-    "mean of last 10",
-    "best accuracy",
-    "per client",
-    "rounds to target",
-    "MB sent",
-    "last loss",
-    "other metrics",
-)
+PAGE = "index.html"
 
 
 @dataclass(frozen=True)
 class Report:
-    """A table of runs and the files written for it."""
+    """What was read, and the files that were written; `tables` are those of the page."""
 
-    rows: list[tuple[str, ...]]
-    target: float
-    files: list[Path]
-    damage: tuple[str, ...] = ()
+    parts: tuple[Part, ...]
+    target: float | None
+    files: tuple[Path, ...]
+
+    @property
+    def page(self) -> Path:
+        """The page that shows it all."""
+        return self.files[0]
+
+    @property
+    def tables(self) -> tuple[TextTable, ...]:
+        """The tables of all parts."""
+        return tuple(table for part in self.parts for table in part.tables)
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What was found damaged."""
+        return tuple(note for part in self.parts for note in part.notes)
 
 
-def report(paths: Sequence[str | Path], out: str | Path, target: float | None = None) -> Report:
-    """Compare runs in a table and a plot, and save both in `out`.
+def report(paths: str | Path | Sequence[str | Path], out: str | Path, target: float | None = None) -> Report:
+    """Compare runs on a page, and save it in `out` with its tables and figures as files.
 
-    `target` is an accuracy; unless given, it is 95% of the best accuracy that any of the runs reached.
+    Each of `paths` is a run folder, a folder of runs, or the folder of an experiment. `target` is an accuracy for the
+    rounds that reaching it took; unless given, it is 95% of the best accuracy that any of the runs reached.
 
     >>> import tempfile
     >>> import numpy as np
@@ -55,91 +59,75 @@ def report(paths: Sequence[str | Path], out: str | Path, target: float | None = 
     >>> data, held = arrays(x[:40], y[:40], x[40:], y[40:]), iid(y[:40], clients=4)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for method in (fed_avg(lr=0.5), fed_avg_m(lr=0.5)):
-    ...         _ = train(nn.Linear(2, 2), data, held, method, 2, engine=inline(), out=f"{folder}/{method.name}")
-    ...     done = report([f"{folder}/fed_avg", f"{folder}/fed_avg_m"], out=f"{folder}/report")
-    >>> [row[0] for row in done.rows], [file.name for file in done.files]
-    (['fed_avg', 'fed_avg_m'], ['curves.png', 'report.md'])
+    ...         _ = train(nn.Linear(2, 2), data, held, method, 2, engine=inline(), out=f"{folder}/runs/{method.name}")
+    ...     done = report(f"{folder}/runs", out=f"{folder}/report")
+    >>> [row[0] for row in done.tables[0].rows], done.page.name
+    (['fed_avg', 'fed_avg_m'], 'index.html')
     """
-    if target is not None and not 0 < target <= 1:
-        raise SpecError(f"target: must be an accuracy above 0 and at most 1, such as 0.97; got {target:g}")
-    folders = [RunFolder(path) for path in dict.fromkeys(Path(path) for path in paths)]
-    contents = [folder.read() for folder in folders]
-    summaries = [summarise(folder, found) for folder, found in zip(folders, contents, strict=True)]
-    named = len({folder.path.name for folder in folders}) == len(folders)
-    histories = {
-        folder.path.name if named and folder.path.name else str(folder.path): found.history
-        for folder, found in zip(folders, contents, strict=True)
-    }
-    best = max((found.history.best[1] for found in contents if found.history.best), default=0.0)
-    goal = target if target is not None else round(0.95 * best, 3)
-    rows: list[tuple[str, ...]] = []
-    for about, name, found in zip(summaries, histories, contents, strict=True):
-        history, spec, known = found.history, about["spec"], about["known"] or about
-        least = "≥ " if found.lost else ""  # rounds whose records are lost may have been better, and sent more
-        sent = f"{least}{(known['bytes_down'] + known['bytes_up']) / 1e6:.1f}"
-        rows.append(
-            (
-                name,
-                " + ".join(
-                    str(table.get("name", "own"))
-                    for table in [spec.get("method", {}), *spec.get("wrap", []), *spec.get("simulate", [])]
-                ),
-                _partition(spec.get("partition", {})),
-                str(about["round"]),
-                about["state"],
-                _percent(about["accuracy"]),
-                "–" if found.lost_since((history.rounds[-10:] or [0])[0]) else _percent(_mean(history.accuracy[-10:])),
-                f"{least}{_percent(history.best[1])}" if history.best else "–",
-                _percent(about["per_client_accuracy"]),
-                _reached(found, goal),
-                sent,
-                figure("loss", about["loss"]),
-                ", ".join(f"{name} {figure(name, value)}" for name, value in about["metrics"].items()) or "–",
-            )
-        )
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    parts, goal = gather([Path(path) for path in given], Reader(), target)
     folder = Path(out)
-    files = [folder / "curves.png", folder / "report.md"]
-    known = {name: found.fares for name, found in zip(histories, contents, strict=True) if found.fares}
-    damage = tuple(text for found in contents for text in found.damage)
+    files = [folder / PAGE]
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        draw_curves(files[0], histories, goal or None)
-        if known:
-            files.append(folder / "per_client.png")
-            draw_fares(files[-1], known)
-        files[1].write_text(_markdown(rows, goal, bool(known), damage), encoding="utf-8")
-    return Report(rows, goal, files, damage)
+        files[0].write_text(page(parts, "Report"), encoding="utf-8")
+        for number, part in enumerate(parts, 1):
+            within = folder if len(parts) == 1 else folder / str(number)
+            files += _write(part, within)
+    return Report(tuple(parts), goal, tuple(files))
 
 
-def _reached(found: Contents, goal: float) -> str:
-    """Write the rounds to the target: at most so many where a record before it is lost."""
-    crossed = found.history.rounds_to(goal)
-    if crossed is None:
-        return "–" if found.lost else "not reached"
-    return f"≤ {crossed:.1f}" if any(rounds.start < crossed for rounds in found.lost) else f"{crossed:.1f}"
+def gather(paths: Sequence[Path], reader: Reader, target: float | None = None) -> tuple[list[Part], float | None]:
+    """Read all that is asked for, and make the parts of the page."""
+    if target is not None and not 0 < target <= 1:
+        raise SpecError(f"target: must be an accuracy above 0, at most 1, as in 0.97; got {target:g}")
+    if not paths:
+        raise RunError("nothing to report: name a run folder, or a folder of runs")
+    parts: list[Part] = []
+    runs: dict[Path, Seen] = {}
+    for path in dict.fromkeys(paths):
+        if (path / EXPERIMENT).is_file():
+            parts.append(part_of_experiment(read_study(path, reader)))
+            continue
+        for folder in _runs_in(path):
+            runs.setdefault(folder, reader.run(folder))
+    if not runs:
+        return parts, None
+    if not parts and all(run.found is None for run in runs.values()):
+        raise RunError("\n".join(run.problem or "" for run in runs.values()))
+    part, goal = part_of_runs(list(runs.values()), target)
+    return [*parts, part], goal
 
 
-def _partition(table: dict[str, object]) -> str:
-    details = [f"{key}={table[key]}" for key in ("alpha", "shards") if key in table]
-    return " ".join([str(table.get("name", "own")), *details])
+def _runs_in(path: Path) -> list[Path]:
+    """Return the runs of a folder, or say what is there instead."""
+    if is_run(path):
+        return [path]
+    if not path.exists():
+        raise RunError(f"{path}: there is no such folder")
+    if not path.is_dir():
+        raise RunError(f"{path}: is a file; a report takes run folders, and folders of runs")
+    found = list(run_folders(path))
+    if not found:
+        empty = "is empty" if not any(path.iterdir()) else "holds no run (there is no spec.toml in it or below it)"
+        raise RunError(f"{path}: {empty}; `fedquilt run SPEC --out {shlex.quote(str(path))}` makes one")
+    return found
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.2f}%"
-
-
-def _markdown(rows: Sequence[tuple[str, ...]], goal: float, per_client: bool, damage: Sequence[str]) -> str:
-    lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(
-        [
-            *["# Comparison of runs", "", *lines, "", f"Target accuracy: {_percent(goal or None)}.", ""],
-            *["![](curves.png)", ""],
-            *(["## Per-client test", "", "![](per_client.png)", ""] if per_client else []),
-            *(["## Damaged files", "", *(f"- {text}" for text in damage), ""] if damage else []),
-        ]
-    )
+def _write(part: Part, folder: Path) -> list[Path]:
+    """Write the tables and figures of a part."""
+    files = []
+    texts = dict(part.files)
+    for table in part.tables:
+        texts |= {
+            f"{table.name}.md": table.markdown(),
+            f"{table.name}.csv": table.csv(),
+            f"{table.name}.tex": table.latex(),
+        }
+    for name, text in texts.items():
+        files.append(folder / "tables" / name)
+        files[-1].parent.mkdir(parents=True, exist_ok=True)
+        files[-1].write_text(text, encoding="utf-8")
+    for figure in part.figures:
+        files += figure.write(folder / "figures", FORMATS)
+    return files

@@ -16,10 +16,8 @@ from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import Watcher, execute, tell_stage
 from fedquilt.experiment.fingerprint import SETTINGS, fingerprint, require_same, written
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.plots import draw_run
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Spec, change, check_spec, load_spec, put
-from fedquilt.experiment.storage import storing
 from fedquilt.round.federation import Federation
 from fedquilt.round.session import Engine, Settling, settled
 
@@ -155,13 +153,6 @@ def _finished(
 ) -> Run:
     folder.keep_partition(federation, spec.resolved()["partition"])
     result = execute(federation, engine, spec.options, folder, watcher, from_start)
-    if result.history.records and not result.interrupted:
-        try:
-            with interrupts.allowed(), storing(folder.path):
-                draw_run(folder.path, result.history, federation)
-        except KeyboardInterrupt:  # all rounds are saved, and resuming draws what is missing
-            interrupts.hold()
-            result = replace(result, interrupted=True)
     return Run(folder.path, result)
 
 

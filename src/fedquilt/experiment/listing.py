@@ -1,0 +1,61 @@
+"""The runs of a folder with their state and progress; of an experiment's folder, those that have not begun too."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedquilt.experiment.page.source import Reader, Seen, run_folders
+
+RECENT = 20
+"""Rounds by whose pace the time that is left is estimated."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A run in a list; `state` is as `fedquilt show` has it, or "waiting", or "unreadable", and `problem` says why."""
+
+    name: str
+    path: Path
+    state: str
+    round: int = 0
+    rounds: int | None = None
+    accuracy: float | None = None
+    loss: float | None = None
+    best: float | None = None
+    seconds_left: float | None = None
+    problem: str | None = None
+
+    def about(self) -> dict[str, Any]:
+        """Return what there is to say, as JSON has it."""
+        return asdict(self) | {"path": str(self.path)}
+
+
+def listing(folder: Path) -> list[Listed]:
+    """List the runs below a folder."""
+    reader = Reader()
+    return [_listed(folder, reader.run(path)) for path in run_folders(folder)]
+
+
+def _listed(folder: Path, run: Seen) -> Listed:
+    name = str(run.path.relative_to(folder))
+    if run.about is None or run.found is None:
+        return Listed(name, run.path, "unreadable", problem=run.problem)
+    about, best = run.about, (run.about["known"] or run.about)["best"]
+    left = None
+    if about["state"] == "running" and about["rounds"]:
+        late = [record["seconds"] for record in run.found.history.records[-RECENT:]]
+        left = (about["rounds"] - about["round"]) * sum(late) / len(late) if late else None
+    return Listed(
+        name,
+        run.path,
+        about["state"],
+        about["round"],
+        about["rounds"],
+        about["accuracy"],
+        about["loss"],
+        None if best is None else best.get("accuracy", best.get("loss")),
+        left,
+        "; ".join(about["damage"]) or None,
+    )
