@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -35,4 +36,14 @@ NoImport = Annotated[
 Out = Annotated[
     Path | None, typer.Option("--out", file_okay=False, help="The folder to write to (default: runs/NAME).")
 ]
+
+
+class WhichModel(StrEnum):
+    """Which model of a run."""
+
+    last = "last"
+    best = "best"
+
+
+Which = Annotated[WhichModel, typer.Option(help='The last model, or the best one of a run with \\[run] keep = "best".')]
 RunFolderPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]

@@ -66,6 +66,9 @@ class Options:
     - `validation`: hold out this share of every client's training examples, and measure accuracy and loss there too;
       `folds`, `fold`: hold out one of so many parts instead, for cross-validation.
     - `stop_at`: stop once test accuracy reaches this.
+    - `patience`: stop once the model has not improved for so many rounds; `stop_after_seconds`: once that long has passed.
+    - `keep`: keep the "last" model, or the "best" one beside it: by validation accuracy if there is a validation split,
+      else by test accuracy.
     - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
     - `client_seconds`: how long a client may take, by the clock, before it is left out of the round; unset, for ever.
     - `on_divergence`: what to do once the run has diverged: "stop", or "go_on" to the last round.
@@ -85,6 +88,9 @@ class Options:
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     folds: Annotated[int, Field(ge=2)] | None = None
     fold: Annotated[int, Field(ge=0)] | None = None
+    patience: Count | None = None
+    stop_after_seconds: Positive | None = None
+    keep: Literal["last", "best"] = "last"
     checkpoint_seconds: NonNegative = 10.0
     client_seconds: Positive | None = None
     on_divergence: Literal["stop", "go_on"] = "stop"
