@@ -13,7 +13,10 @@ from fedquilt.base.errors import FedquiltError, nearest
 EVALUATED = ("accuracy", "loss", "metrics")
 """What a record has, one or more, where the model was evaluated."""
 
-MAIN = ("accuracy", "loss", "train_loss", "validation_accuracy", "validation_loss")
+MAIN = (
+    "accuracy", "loss", "train_loss", "local_loss", "validation_accuracy", "validation_loss", "per_client_accuracy",
+    "per_client_accuracy_worst_tenth", "conflict_rate",
+)  # fmt: skip
 """What stands in a record by itself; other metrics are in its `metrics`."""
 
 COUNTS = ("batches", "gradients", "steps", "examples", "bytes_down", "bytes_up", "seconds")
@@ -141,11 +144,12 @@ class History:
         return rounds_to(*self.curve("accuracy"), target)
 
 
-def rounds_to(rounds: Sequence[int], accuracies: Sequence[float], target: float) -> float | None:
+def rounds_to(rounds: Sequence[float], accuracies: Sequence[float], target: float) -> float | None:
     """Return where the learning curve first crosses the target, or None if it never does.
 
     McMahan 2017: each curve is made monotone by taking the best accuracy of all rounds so far, and the crossing is found
-    by linear interpolation between the points. A first point that is already there counts as its own round.
+    by linear interpolation between the points. A first point that is already there counts as its own round. `rounds` may
+    as well be what was spent up to them: batches, bytes or seconds.
 
     >>> rounds_to([1, 2, 3, 4], [0.25, 0.5, 0.4, 1.0], target=0.75)
     3.5

@@ -13,9 +13,9 @@ from torch.func import functional_call
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.features import features_of
 from fedquilt.algorithm.parts.selection import BySize
-from fedquilt.algorithm.penalty import classifier_layer
 from fedquilt.analysis.conflicts import conflict_rate, parameter_divergence
 from fedquilt.analysis.excess_risk import excess_risk
+from fedquilt.analysis.feature_map import layer_of
 from fedquilt.base.errors import FedquiltError
 from fedquilt.base.rng import torch_seeded
 from fedquilt.compute.layout import ModelState
@@ -58,8 +58,7 @@ def _predictions(federation: Federation, model: ModelState) -> Tensor:
 
 def _excess_risk(federation: Federation, model: ModelState) -> dict[str, Any] | None:
     try:
-        named = [penalty.layer for penalty in federation.algorithm.penalties if penalty.layer is not None]
-        layer = classifier_layer(federation.replica.module, named[0] if named else None)
+        layer = layer_of(federation)
     except FedquiltError:
         return None
     held = [client for client in range(len(federation.partition)) if len(federation.partition.client(client))]

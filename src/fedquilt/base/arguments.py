@@ -230,8 +230,14 @@ def paths(function: Callable[..., object]) -> set[str]:
     >>> sorted(paths(load))
     ['file', 'folder']
     """
+    return set(_paths(function) if isinstance(function, Hashable) else _paths.__wrapped__(function))
+
+
+@functools.cache  # a sweep asks it of every trial
+def _paths(function: Callable[..., object]) -> frozenset[str]:
     hints = _hints(function)
-    return {name for name in _parameters(function) if Path in (hints.get(name), *typing.get_args(hints.get(name)))}
+    named = (name for name in _parameters(function) if Path in (hints.get(name), *typing.get_args(hints.get(name))))
+    return frozenset(named)
 
 
 def _parameters(function: Callable[..., object]) -> Mapping[str, inspect.Parameter]:

@@ -16,6 +16,7 @@ from fedquilt.base.text import figure, percent
 from fedquilt.cli.console import complain, out, say
 from fedquilt.cli.exits import FAILED, INTERRUPTED
 from fedquilt.cli.options import NoImport, Out, Sets, Unsets
+from fedquilt.experiment.design.experiment import load_experiment
 from fedquilt.experiment.progress import Lines, Live, watcher
 
 EXAMPLE = "fedquilt sweep experiments/mcmahan-2017/table-1-iid-b10.toml"
@@ -23,14 +24,14 @@ UNTOUCHED = "Interrupted before any training began: nothing was started, and not
 
 
 def sweep(
-    spec: Annotated[Path, typer.Argument(help="A spec file with a \\[sweep] table.")],
+    spec: Annotated[Path, typer.Argument(help="An experiment file.")],
     sets: Sets = None,
     unsets: Unsets = None,
     folder: Out = None,
     no_import: NoImport = False,
 ) -> None:
     """Run a spec over a grid of values; finished points are kept, interrupted ones go on."""
-    checked = fedquilt.load_spec(spec, sets or (), unsets or ())
+    checked = load_experiment(spec, sets or (), unsets or ())
     displays: list[Live | Lines] = []
 
     def announce(name: str, number: int, total: int) -> Live | Lines:

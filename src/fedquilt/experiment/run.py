@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedquilt.base import interrupts
-from fedquilt.base.errors import FedquiltError, RunError, SpecError
+from fedquilt.base.errors import FedquiltError, RunError
 from fedquilt.experiment.build import build
 from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.environment import environment
@@ -59,8 +59,6 @@ def run(
     (2, 3)
     """
     checked = _checked(spec, sets, unsets)
-    if "sweep" in checked.free:
-        raise SpecError(f"{checked.source}: [sweep]: this spec describes many runs; use `fedquilt sweep`")
     folder = RunFolder(Path(out) if out is not None else _free_folder(checked))
     if folder.spec.exists():
         raise RunError(

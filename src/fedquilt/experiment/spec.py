@@ -9,8 +9,7 @@
     [[simulate]] name = "dropout", …                   `fedquilt list simulations`; any number
     [engine]     name = "processes", …                 `fedquilt list engines`
 
-A name may also be an import path, "module:function", of the user's own; the spec's folder is searched first. `[sweep]` and
-`[published]` belong to sweeps and are kept as they are.
+A name may also be an import path, "module:function", of the user's own; the spec's folder is searched first.
 """
 
 from __future__ import annotations
@@ -52,7 +51,11 @@ MOST_WRAPS = 50
 GIVEN = {"partition": frozenset({"labels", "data"}), "model": frozenset({"data"}), WRAP: frozenset({"algorithm"})}
 """Parameters that are filled in: by the data set, which partitions and models may ask for, and by the wrapped method."""
 
-FREE = ("sweep", "published")
+EXPERIMENT_TABLES = (
+    "experiment", "case", "grid", "zip", "when", "values", "derive", "tune", "repeat", "metric", "significance", "figure",
+    "published", "scale", "search",
+)  # fmt: skip
+"""Tables of a file that describes many runs; see `experiment/design`."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,7 @@ def change(tables: Table, sets: Iterable[str], unsets: Iterable[str] = ()) -> Ta
     """
     for key in unsets:
         _take_out(tables, key.strip())
-    assignments = [_assignment(text) for text in sets]
+    assignments = [assignment(text) for text in sets]
     for key, value in names_first(assignments):
         for gone, old in put(tables, key, value).items():
             table = key.removesuffix(".name")
@@ -204,10 +207,15 @@ def change(tables: Table, sets: Iterable[str], unsets: Iterable[str] = ()) -> Ta
 
 def names_first(assignments: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """Sort assignments so that a function is named before its keys are set, which may be new ones."""
-    return sorted(assignments, key=lambda assignment: not assignment[0].endswith(".name"))
+    return sorted(assignments, key=lambda pair: not pair[0].endswith(".name"))
 
 
-def _assignment(text: str) -> tuple[str, Any]:
+def assignment(text: str) -> tuple[str, Any]:
+    """Read `key=value`; a value that is not TOML is text.
+
+    >>> assignment("method.lr=0.05"), assignment("data.name=mnist")
+    (('method.lr', 0.05), ('data.name', 'mnist'))
+    """
     key, separator, written = text.partition("=")
     table, dot, name = key.strip().partition(".")
     if not (separator and dot and table and name):
@@ -218,13 +226,13 @@ def _assignment(text: str) -> tuple[str, Any]:
         return key.strip(), written.strip()
 
 
-def put(tables: Table, key: str, value: object) -> dict[str, str]:
-    """Set a key such as `method.lr`, `method.lr.initial` or `wrap.1.mu` of a spec.
+def put(tables: Table, key: str, value: object, where: str = "--set") -> dict[str, str]:
+    """Set a key such as `method.lr`, `method.lr.initial` or `wrap.1.mu` of a spec; `where` it is written, for messages.
 
     Where it names another function, keys that only the one before takes are dropped, and returned with its name.
     """
     tables.setdefault(key.partition(".")[0], {})
-    inner, name = _place(tables, key, "--set")
+    inner, name = _place(tables, key, where)
     before, inner[name] = inner.get(name), value
     table = key.partition(".")[0]
     known = (REGISTRIES | ARRAYS).get(table)
@@ -267,7 +275,7 @@ def _place(tables: Table, key: str, option: str) -> tuple[Table, str]:
 def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:
     """Check a spec's tables and fill in defaults; `folder` is where the user's own functions and files are looked for."""
     require_plain(tables, source)
-    _require_tables(tables, source)
+    require_tables(tables, source)
     options = _options(tables, source)
     for key, names in (("loss", registry.losses), ("metrics", registry.metrics)):
         given = getattr(options, key) or []
@@ -291,16 +299,20 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
     ):
         options = replace(options, import_from=str(home))
     options = _checked_objective(options, f"{source}: [run]", home, folder)
-    return Spec(source, options, parts, {name: tables[name] for name in FREE if name in tables}, folder)
+    return Spec(source, options, parts, {}, folder)
 
 
-def _require_tables(tables: Mapping[str, Any], source: str) -> None:
-    """Refuse a table that there is not."""
-    known = ["run", *REGISTRIES, *ARRAYS, *FREE]
+def require_tables(tables: Mapping[str, Any], source: str, more: Iterable[str] = ()) -> None:
+    """Refuse a table that there is not; an experiment's file has `more` than a spec."""
+    known = ["run", *REGISTRIES, *ARRAYS, *more]
     for name, table in tables.items():
-        if name in ARRAYS:
+        if name in ARRAYS or name in more:
             continue
         shown = visible(name)
+        if name == "sweep":
+            raise SpecError(f"{source}: [sweep]: is written [grid] now, or [tune] or [repeat]; see docs/experiments.md")
+        if name in EXPERIMENT_TABLES:
+            raise SpecError(f"{source}: [{name}]: this file describes many runs; use `fedquilt sweep`")
         if name not in known and not isinstance(table, dict):
             raise SpecError(f"{source}: {shown}: belongs to no table; write it below one, such as [run] or [method]")
         if name not in known:

@@ -1,37 +1,27 @@
-"""Runs a spec over a grid of values and compares rounds to a target with published ones.
+"""Runs the trials of an experiment and compares rounds to a target with published ones.
 
-    [sweep]
-    "method.lr" = [0.05, 0.1, 0.2]
-
-    [published]
-    target = 0.97
-    "Table 1" = 87
-
-Every point of the grid has a run folder of its own; points that are finished are not run again, and interrupted ones go on.
+Every trial has a run folder of its own; points that are finished are not run again, and interrupted ones go on.
 A point is what its settings say, and what of the engine decides the bits: another one is refused.
 """
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import itertools
 import math
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedquilt.analysis.curves import History
-from fedquilt.base.errors import RunError, SpecError
+from fedquilt.base.errors import RunError
 from fedquilt.base.text import short
 from fedquilt.experiment.build import build
+from fedquilt.experiment.design.experiment import Experiment, load_experiment
 from fedquilt.experiment.execute import Watcher
 from fedquilt.experiment.fingerprint import differences
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec, resume, run
-from fedquilt.experiment.spec import Spec, check_spec, load_spec, names_first, put
+from fedquilt.experiment.spec import Spec
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.summary import as_json, quiet_summary, summarise
 from fedquilt.experiment.toml import Table
@@ -39,11 +29,6 @@ from fedquilt.round.session import Settling, settled
 
 Announce = Callable[[str, int, int], Watcher | None]
 """(name of the point, its number, how many there are) -> who is told how its training goes."""
-
-
-MOST_POINTS = 10_000
-LONGEST_NAME = 200
-"""Bytes of a folder's name; file systems take 255."""
 
 
 @dataclass(frozen=True)
@@ -95,20 +80,19 @@ class Sweep:
 
 
 def sweep(
-    spec: str | Path | Spec,
+    spec: str | Path | Experiment,
     sets: Iterable[str] = (),
     out: str | Path | None = None,
     announce: Announce | None = None,
     unsets: Iterable[str] = (),
 ) -> Sweep:
-    """Run every point of a spec's `[sweep]` that is not finished, and write `results.json` beside the runs.
+    """Run every trial of an experiment that is not finished, and write `results.json` beside the runs.
 
-    `sets` and `unsets` change the spec as for `run`. A point that names another function than the spec is without the
-    keys that only the spec's takes.
+    `sets` and `unsets` change it as for `run`.
 
     >>> import tempfile
     >>> from fedquilt.experiment.template import TEMPLATE
-    >>> grid = TEMPLATE + '[sweep]\\n"method.lr" = [0.01, 0.1]\\n'
+    >>> grid = TEMPLATE + '[grid]\\n"method.lr" = [0.01, 0.1]\\n'
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "rates.toml"
     ...     _ = path.write_text(grid)
@@ -116,10 +100,10 @@ def sweep(
     >>> [point.name for point in done.points], done.results.name
     (['lr=0.01', 'lr=0.1'], 'results.json')
     """
-    checked = spec if isinstance(spec, Spec) else load_spec(spec, sets, unsets)
-    folder = Path(out) if out is not None else Path("runs") / Path(checked.source).stem
-    grid = list(_grid(checked))
-    target = _target(checked)
+    experiment = spec if isinstance(spec, Experiment) else load_experiment(spec, sets, unsets)
+    folder = Path(out) if out is not None else Path("runs") / experiment.title
+    grid = [(trial.name, trial.spec) for trial in experiment.trials]
+    target = experiment.metric.target
     interrupted = False
     for number, (name, point) in enumerate(grid, start=1):
         if interrupted:
@@ -131,9 +115,9 @@ def sweep(
                 raise
             interrupted = True
     points = [
-        _point(folder / name, name, values, target) for (name, _), values in zip(grid, _values(checked), strict=True)
+        _point(folder / trial.name, trial.name, trial.tuned | trial.repeated, target) for trial in experiment.trials
     ]
-    published = {key: value for key, value in checked.free.get("published", {}).items() if key != "target"}
+    published = {each.source: each.value for each in experiment.published}
     done = Sweep(points, target, published, folder / "results.json", interrupted)
     _write(done)
     return done
@@ -176,51 +160,6 @@ def _deciding(spec: Spec) -> Table:
 
 def _deciding_of(engine: object) -> Table:
     return {"compute": engine.compute, "where": engine.where} if isinstance(engine, Settling) else {}
-
-
-def _target(spec: Spec) -> float | None:
-    target = spec.free.get("published", {}).get("target")
-    if target is None or (isinstance(target, int | float) and 0 < target <= 1):
-        return target
-    raise SpecError(f"{spec.source}: [published] target: must be an accuracy above 0, at most 1, got {short(target)}")
-
-
-def _values(spec: Spec) -> Iterator[dict[str, Any]]:
-    axes: Table = spec.free.get("sweep", {})
-    if not axes:
-        raise SpecError(f'{spec.source}: [sweep]: the table is missing; write for example: "method.lr" = [0.05, 0.1]')
-    for key, values in axes.items():
-        if isinstance(values, dict):
-            inner = next(iter(values), "key")
-            raise SpecError(f'{spec.source}: [sweep] {key}.{inner}: write the key in quotes, "{key}.{inner}"')
-        if "." not in key:
-            raise SpecError(f'{spec.source}: [sweep] {key}: write the table too, in quotes, as in "method.{key}"')
-        if not isinstance(values, list) or not values:
-            raise SpecError(f'{spec.source}: [sweep] "{key}": must be a list of values, got {short(values)}')
-    points = math.prod(len(values) for values in axes.values())
-    if points > MOST_POINTS:
-        raise SpecError(f"{spec.source}: [sweep]: has {points:,} points; a sweep has at most {MOST_POINTS:,}")
-    for chosen in itertools.product(*axes.values()):
-        yield dict(zip(axes, chosen, strict=True))
-
-
-def _name(values: dict[str, Any]) -> str:
-    """Name the folder of a point for its values; what no folder can be called, or lies elsewhere, by a digest."""
-    name = ",".join(f"{key.partition('.')[2]}={value}" for key, value in values.items())
-    if name.isprintable() and len(name.encode()) <= LONGEST_NAME and ".." not in Path(name).parts:
-        return name
-    plain = re.sub(r"[^A-Za-z0-9=.,_+-]", "_", name)
-    return f"{plain[:100]}-{hashlib.sha256(name.encode(errors='backslashreplace')).hexdigest()[:16]}"
-
-
-def _grid(spec: Spec) -> Iterator[tuple[str, Spec]]:
-    for values in _values(spec):
-        tables = copy.deepcopy(spec.resolved())
-        for name in ("sweep", "published"):
-            tables.pop(name, None)
-        for key, value in names_first(values.items()):
-            put(tables, key, value)
-        yield _name(values), check_spec(tables, source=spec.source, folder=spec.folder)
 
 
 def _point(folder: Path, name: str, values: dict[str, Any], target: float | None) -> Point:

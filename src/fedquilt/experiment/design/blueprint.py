@@ -1,0 +1,218 @@
+"""Puts the tables of a trial together from what its experiment file says, in a fixed order.
+
+The file's own tables come first; then the cases of the trial's cell, in the order of the axes; conditions; tuned and
+repeated values; the scale; what the command line sets; and at last derived keys. A key that the file, the scale or the
+command line gives for all cases is left out where the function of a case does not take it.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from fedquilt.base.errors import SpecError, nearest
+from fedquilt.base.text import visible
+from fedquilt.experiment.design.axes import Axis, Change
+from fedquilt.experiment.design.conditions import Condition
+from fedquilt.experiment.design.formula import Formula
+from fedquilt.experiment.design.keys import VALUES, assign, flattened, folder_name, label, takes
+from fedquilt.experiment.design.trial import Trial
+from fedquilt.experiment.design.tuning import Tuning
+from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES, check_spec
+from fedquilt.experiment.toml import Table
+
+MOST_TRIALS = 10_000
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What an experiment file says, read and checked; see `trial`."""
+
+    source: str
+    folder: Path | None
+    base: Table
+    axes: tuple[Axis, ...]
+    conditions: tuple[Condition, ...]
+    tuning: Tuning | None
+    repeat: dict[str, list[Any]]
+    derive: dict[str, Formula]
+    scale: Table
+    scale_name: str | None
+    sets: Table
+    shortened: dict[str, str]
+
+    @property
+    def repeats(self) -> int:
+        """How often each cell is repeated."""
+        return len(next(iter(self.repeat.values()), [None]))
+
+    @property
+    def tuned_keys(self) -> list[str]:
+        """All keys that are tuned in some cell."""
+        changes = [change for axis in self.axes for change in axis.cases.values()]
+        changes += [condition.change for condition in self.conditions]
+        common = () if self.tuning is None else self.tuning.keys
+        return list(dict.fromkeys([*common, *(key for change in changes for key in change.tune)]))
+
+    def cells(self) -> Iterator[tuple[str, ...]]:
+        """Go through the cells that are not left out."""
+        for cell in itertools.product(*(axis.cases for axis in self.axes)):
+            if not any(condition.skip and condition.holds(cell) for condition in self.conditions):
+                yield cell
+
+    def tuned(self, cell: Sequence[str]) -> dict[str, list[Any]]:
+        """Return what is tuned in a cell: keys that its function takes and that its case does not set by itself."""
+        tables = self._plain(cell)
+        own = {key for change in self._changes(cell) for key in change.tune}
+        fixed = {key for change in self._changes(cell) for key in change.keys}
+        return {
+            key: values
+            for key, values in self._lists(cell).items()
+            if key in own or (key not in fixed and key not in self.repeat and takes(tables, key) is not False)
+        }
+
+    def combinations(self, cell: Sequence[str]) -> Iterator[Table]:
+        """Go through the combinations of tuned values in a cell."""
+        lists = self.tuned(cell)
+        for values in itertools.product(*lists.values()):
+            yield dict(zip(lists, values, strict=True))
+
+    def count(self) -> int:
+        """Count the trials, before any is made."""
+        folds = self.tuning.folds if self.tuning is not None else None
+        each = (math.prod(len(values) for values in self.tuned(cell).values()) for cell in self.cells())
+        return sum(each) * (folds or self.repeats)
+
+    def trial(self, cell: Sequence[str], tuned: Mapping[str, Any], repeat: int = 0, fold: int | None = None) -> Trial:
+        """Make the trial of a cell with these tuned values, of the `repeat`-th repetition, or of one fold."""
+        repeated = {key: values[repeat] for key, values in self.repeat.items()}
+        tables, derived = self._tables(cell, tuned, repeated, fold)
+        repeated = {key: value for key, value in repeated.items() if takes(tables, key) is not False}
+        lists = self._lists(cell)
+        varied = {**tuned, **(repeated if fold is None else {})}
+        pieces = [axis.piece(case) for axis, case in zip(self.axes, cell, strict=True)]
+        pieces += [f"{self.shortened[key]}={_text(value, lists.get(key, []))}" for key, value in varied.items()]
+        name = folder_name(pieces if fold is None else [*pieces, f"fold={fold}"])
+        spec = check_spec(tables, source=f"{self.source} ({name})", folder=self.folder)
+        return Trial(name, tuple(cell), dict(tuned), repeated, fold, spec, derived)
+
+    def _lists(self, cell: Sequence[str]) -> dict[str, list[Any]]:
+        """Return the lists of values that trials of a cell differ by."""
+        own = {key: values for change in self._changes(cell) for key, values in change.tune.items()}
+        return {**(self.tuning.keys if self.tuning is not None else {}), **own, **self.repeat}
+
+    def _changes(self, cell: Sequence[str]) -> list[Change]:
+        changes = [axis.cases[case] for axis, case in zip(self.axes, cell, strict=True)]
+        return changes + [condition.change for condition in self.conditions if condition.holds(cell)]
+
+    def _tables(
+        self, cell: Sequence[str], tuned: Mapping[str, Any], repeated: Mapping[str, Any], fold: int | None
+    ) -> tuple[Table, dict[str, float]]:
+        """Return the tables of a trial's spec, and what was derived for them."""
+        tables = self._plain(cell, tuned, repeated, fold)
+        derived = {}
+        for key, formula in self.derive.items():
+            if key not in self.scale and key not in self.sets and takes(tables, key) is not False:
+                derived[key] = formula.value(tables)
+                assign(tables, {key: derived[key]}, formula.where)
+        tables.pop(VALUES, None)
+        return tables, derived
+
+    def _plain(
+        self,
+        cell: Sequence[str],
+        tuned: Mapping[str, Any] = MappingProxyType({}),
+        repeated: Mapping[str, Any] = MappingProxyType({}),
+        fold: int | None = None,
+    ) -> Table:
+        """Return the tables of a trial before anything is derived."""
+        tables = copy.deepcopy(self.base)
+        for axis, case in zip(self.axes, cell, strict=True):
+            assign(tables, axis.cases[case].keys, f"{axis.where} {visible(case, 40)}:")
+        for condition in self.conditions:
+            if condition.holds(cell):
+                assign(tables, condition.change.keys, f"{self.source}: [[when]]")
+        assign(tables, tuned, f"{self.source}: [tune]")
+        for keys in (repeated, self.scale, self.sets):
+            assign(tables, {key: value for key, value in keys.items() if takes(tables, key) is not False}, self.source)
+        if fold is not None and self.tuning is not None:
+            assign(tables, {"run.folds": self.tuning.folds, "run.fold": fold}, f"{self.source}: [tune] folds")
+        _prune(tables, self.base)
+        return tables
+
+    def require_taken(self) -> None:
+        """Refuse a key that no case takes."""
+        cells = [self._plain(cell) for cell in self.cells()]
+        tuned = {key for cell in self.cells() for key in self.tuned(cell)}
+        homes = {f"[{key.partition('.')[0]}] {key.partition('.')[2]}": key for key in flattened(self.base, self.source)}
+        homes |= {f"[scale.{self.scale_name}] {key}": key for key in self.scale} | {
+            f"--set {key}": key for key in self.sets
+        }
+        homes |= {f'[repeat] "{key}"': key for key in self.repeat} | {f'[derive] "{key}"': key for key in self.derive}
+        for where, key in homes.items():
+            if all(takes(tables, key) is False for tables in cells):
+                raise SpecError(f"{self.source}: {where}: {_no_case(cells, key)}")
+        held_out = all("validation" in tables["run"] for tables in cells)
+        if self.tuning is not None and self.tuning.by == "validation" and not self.tuning.folds and not held_out:
+            raise SpecError(
+                f'{self.source}: [tune] by: "validation" needs examples to choose by: write [run] validation = 0.1, '
+                "or [tune] folds = 5"
+            )
+        for key in self.tuning.keys if self.tuning is not None else ():
+            if key not in tuned:
+                fixed = any(takes(tables, key) is not False for tables in cells)
+                why = "every case sets it by itself, so that nothing is tuned" if fixed else _no_case(cells, key)
+                raise SpecError(f'{self.source}: [tune] "{key}": {why}')
+        for axis in self.axes:
+            if not axis.named:
+                self._require_everywhere(axis)
+
+    def _require_everywhere(self, axis: Axis) -> None:
+        """Refuse a grid over a key that a case does not take: cells would differ in name only."""
+        for cell in self.cells():
+            tables = self._plain(cell)
+            for key in axis.keys:
+                if takes(tables, key) is False:
+                    raise SpecError(
+                        f"{axis.where}: is not a key of the case {', '.join(cell)}: {_function(tables, key)} does not "
+                        "take it; leave such cells out with [[when]] skip = true, or give the key in the cases that have it"
+                    )
+
+
+def _prune(tables: Table, base: Mapping[str, Any]) -> None:
+    """Leave out what the file gives for all cases, where the function of this one does not take it."""
+    for table, content in base.items():
+        inner = tables.get(table)
+        if isinstance(content, dict) and isinstance(inner, dict):
+            for key in [key for key, value in content.items() if key in inner and inner[key] == value]:
+                if takes(tables, f"{table}.{key}") is False:
+                    del inner[key]
+
+
+def _function(tables: Mapping[str, Any], key: str) -> str:
+    table, _, rest = key.partition(".")
+    inner = tables.get(table)
+    if isinstance(inner, list):
+        number = rest.partition(".")[0]
+        found = inner[int(number) - 1] if number in map(str, range(1, len(inner) + 1)) else {}
+        return f"{table} {number}, {found['name']}," if "name" in found else f"there is no {table} {number}, which"
+    return str(inner["name"]) if isinstance(inner, dict) and "name" in inner else f"[{table}]"
+
+
+def _no_case(cells: Sequence[Mapping[str, Any]], key: str) -> str:
+    table, _, name = key.partition(".")
+    known = (REGISTRIES | ARRAYS)[table]
+    named = [str(inner.get("name")) for tables in cells if isinstance(inner := tables.get(table), dict)]
+    taken = {each for function in named if function in known for each in known.parameters(function) or ()}
+    return f"no case takes this key; {nearest(name, taken - GIVEN.get(table, frozenset()))}"
+
+
+def _text(value: object, values: Sequence[Any]) -> str:
+    """Write a value as part of a folder's name, so that it differs from the others in its list."""
+    return label(value, exact=sum(label(each) == label(value) for each in values) != 1)

@@ -1,0 +1,105 @@
+r"""A table of results as LaTeX, with booktabs: `\usepackage{booktabs}`."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+
+from fedquilt.experiment.results.cells import Cell
+from fedquilt.experiment.results.table import ResultTable
+from fedquilt.experiment.results.written import difference, ours, published
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"$<$", ">": r"$>$", "|": r"$|$",
+    "±": r"$\pm$", "×": r"$\times$", "−": r"$-$", "–": "--", "—": "---", "…": r"\dots{}", "∞": r"$\infty$",
+    "≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$", "≈": r"$\approx$", "·": r"$\cdot$", "‖": r"$\|$", "→": r"$\to$",
+    "√": r"$\surd$", "∈": r"$\in$", "²": r"$^2$", "³": r"$^3$", "'": "'", "’": "'", "“": "``", "”": "''", "✓": r"$\surd$",
+}  # fmt: skip
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta", "θ": "theta",
+    "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma",
+    "τ": "tau", "υ": "upsilon", "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma", "Δ": "Delta",
+    "Θ": "Theta", "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
+}  # fmt: skip
+
+
+def escaped(text: str) -> str:
+    r"""Write text so that LaTeX prints it as it is; line breaks become spaces.
+
+    >>> print(escaped("B = ∞, η_eff & 50%"))
+    B = $\infty$, $\eta$\_eff \& 50\%
+    """
+    words = " ".join(text.split())
+    return "".join(f"$\\{_GREEK[each]}$" if each in _GREEK else _SPECIAL.get(each, each) for each in words)
+
+
+def to_latex(table: ResultTable, label: str = "tab:results") -> str:
+    """Write a table in the paper's shape: ours, and beside it what was published and the difference."""
+    widths = [3 if compares else 1 for compares in table.compares]
+    heads = len(table.row_axes)
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escaped(table.caption or table.title)}}}",
+        rf"\label{{{re.sub(r'[^A-Za-z0-9:.-]', '-', label)}}}",
+        rf"\begin{{tabular}}{{{'l' * heads}{'r' * sum(widths)}}}",
+        r"\toprule",
+        *_headings(table, widths),
+        r"\midrule",
+    ]
+    above: tuple[str, ...] = ()
+    for row, cells in zip(table.rows, table.cells, strict=True):
+        if above and len(row) > 1 and row[0] != above[0]:
+            lines.append(r"\addlinespace")
+        words = [_unless_above(row, above, place) for place in range(heads)]
+        for cell, compares in zip(cells, table.compares, strict=True):
+            words += _words(cell, compares)
+        lines.append(_line(words))
+        above = row
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    if table.notes:
+        lines += ["", r"\smallskip", rf"{{\footnotesize {escaped(' '.join(table.notes))}\par}}"]
+    return "\n".join([*lines, r"\end{table}", ""])
+
+
+def _headings(table: ResultTable, widths: Sequence[int]) -> list[str]:
+    """Write a line for each axis of the columns, and one for ours and published; equal cases side by side are joined."""
+    heads, lines = len(table.row_axes), []
+    for level, axis in enumerate(table.column_axes):
+        last = level == len(table.column_axes) - 1 and not any(table.compares)
+        words = [escaped(name) for name in table.row_axes] if last else [""] * heads
+        if not last and heads:
+            words[-1] = rf"\emph{{{escaped(axis)}}}"
+        rules, start = [], heads + 1
+        for case, group in itertools.groupby(enumerate(table.columns), key=lambda each: each[1][: level + 1]):
+            width = sum(widths[number] for number, _ in group)
+            words.append(escaped(case[-1]) if width == 1 else rf"\multicolumn{{{width}}}{{c}}{{{escaped(case[-1])}}}")
+            if width > 1:
+                rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
+            start += width
+        lines += [_line(words), *([" ".join(rules)] if rules else [])]
+    if any(table.compares) or not table.column_axes:
+        words = [escaped(name) for name in table.row_axes]
+        for compares in table.compares:
+            words += ["ours", "published", "difference"] if compares else ["ours"]
+        lines.append(_line(words))
+    return lines
+
+
+def _unless_above(row: tuple[str, ...], above: tuple[str, ...], place: int) -> str:
+    """Leave out a heading that stands in the row above too."""
+    return "" if row[: place + 1] == above[: place + 1] and place < len(row) - 1 else escaped(row[place])
+
+
+def _words(cell: Cell | None, compares: bool) -> list[str]:
+    if cell is None:
+        return [""] * (3 if compares else 1)
+    text = escaped(ours(cell))
+    text = rf"\textbf{{{text}}}" if cell.best else rf"\underline{{{text}}}" if cell.marked else text
+    return [text, *([escaped(published(cell.published, cell.metric)), escaped(difference(cell))] if compares else [])]
+
+
+def _line(words: Sequence[str]) -> str:
+    return rf"{' & '.join(words)} \\"

@@ -1,0 +1,47 @@
+"""A table of results as Markdown."""
+
+from __future__ import annotations
+
+from fedquilt.experiment.results.cells import Cell
+from fedquilt.experiment.results.table import ResultTable
+from fedquilt.experiment.results.written import difference, ours, published
+
+
+def to_markdown(table: ResultTable) -> str:
+    """Write a table as Markdown: ours, and beside it what was published and the difference."""
+    heads = [*table.row_axes]
+    for column, compares in zip(table.columns, table.compares, strict=True):
+        name = ", ".join(column) or "ours"
+        heads += [name, *(["published", "difference"] if compares else [])]
+    lines = [f"**{_plain(table.title)}**", ""]
+    lines += [table.caption, ""] if table.caption else []
+    lines += [_line(heads), _line(["---"] * len(table.row_axes) + ["---:"] * (len(heads) - len(table.row_axes)))]
+    for row, cells in zip(table.rows, table.cells, strict=True):
+        words = [*row]
+        for cell, compares in zip(cells, table.compares, strict=True):
+            words += _words(cell, compares)
+        lines.append(_line(words, escaped=len(row)))
+    lines += ["", *(f"{note}  " for note in table.notes)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _words(cell: Cell | None, compares: bool) -> list[str]:
+    if cell is None:
+        return [""] * (3 if compares else 1)
+    text = ours(cell)
+    text = f"**{text}**" if cell.best else f"<u>{text}</u>" if cell.marked else text
+    return [text, *([published(cell.published, cell.metric), difference(cell)] if compares else [])]
+
+
+def _line(words: list[str], escaped: int | None = None) -> str:
+    plain = [_plain(word) if escaped is None or place < escaped else word for place, word in enumerate(words)]
+    return f"| {' | '.join(plain)} |"
+
+
+def _plain(text: str) -> str:
+    """Keep text of a user's from being read as Markdown.
+
+    >>> _plain("a|b *c*")
+    'a\\\\|b \\\\*c\\\\*'
+    """
+    return "".join(f"\\{each}" if each in "\\`*_|<>[]#" else each for each in text) if text.strip("-:") else text

@@ -1,0 +1,147 @@
+"""The table of an experiment in the paper's own shape: which cell stands where, and what is said below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedquilt.base.errors import listed
+from fedquilt.experiment.design.experiment import METRIC_AXIS, Experiment
+from fedquilt.experiment.design.keys import label
+from fedquilt.experiment.results.cells import Cell
+from fedquilt.experiment.results.written import unit_of
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Cells in rows and columns.
+
+    `rows` and `columns` are the cases of the axes `row_axes` and `column_axes`; `cells` has None where the experiment
+    leaves a cell out. `compares` says of each column whether something was published in it.
+    """
+
+    title: str
+    caption: str | None
+    row_axes: tuple[str, ...]
+    column_axes: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    columns: tuple[tuple[str, ...], ...]
+    cells: tuple[tuple[Cell | None, ...], ...]
+    compares: tuple[bool, ...]
+    notes: tuple[str, ...]
+
+
+def table_of(experiment: Experiment, cells: Sequence[Cell]) -> ResultTable:
+    """Put an experiment's cells into its rows and columns.
+
+    >>> from fedquilt.experiment.design.experiment import load_experiment
+    >>> from fedquilt.experiment.results.cells import cells_from
+    >>> digits = {
+    ...     "run": {"rounds": 3},
+    ...     "data": {"name": "digits"},
+    ...     "partition": {"name": "iid", "clients": 10},
+    ...     "model": {"name": "softmax_regression"},
+    ...     "method": {"name": "fed_avg"},
+    ... }
+    >>> experiment = load_experiment(digits | {"grid": {"method.lr": [0.1, 0.5], "method.epochs": [1, 5, 10]}})
+    >>> table = table_of(experiment, cells_from(experiment, []))
+    >>> table.row_axes, table.rows, table.column_axes, table.columns
+    (('lr',), (('0.1',), ('0.5',)), ('epochs',), (('1',), ('5',), ('10',)))
+    """
+    axes = experiment.key_axes
+    by_key = {cell.key: cell for cell in cells}
+    rows = _heads(experiment, cells, experiment.rows)
+    columns = _heads(experiment, cells, experiment.columns)
+    grid = []
+    for row in rows:
+        line = []
+        for column in columns:
+            cases = dict(zip((*experiment.rows, *experiment.columns), (*row, *column), strict=True))
+            line.append(by_key.get(tuple(cases[axis] for axis in axes)))
+        grid.append(tuple(line))
+    compares = tuple(
+        any(cell is not None and cell.published is not None for cell in column) for column in zip(*grid, strict=True)
+    )
+    return ResultTable(
+        title=experiment.title,
+        caption=experiment.caption,
+        row_axes=experiment.rows,
+        column_axes=experiment.columns,
+        rows=tuple(rows),
+        columns=tuple(columns),
+        cells=tuple(grid),
+        compares=compares,
+        notes=tuple(_notes(experiment, cells)),
+    )
+
+
+def _heads(experiment: Experiment, cells: Sequence[Cell], axes: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the headings of rows or columns, in the order of the axes' cases, without those that have no cell."""
+    places = [experiment.key_axes.index(axis) for axis in axes]
+    labels = [metric.label for metric in experiment.metrics]
+    order = [list(experiment.axes.get(axis, labels)) for axis in axes]
+    found = {tuple(cell.key[place] for place in places) for cell in cells}
+    return sorted(found, key=lambda head: [cases.index(case) for cases, case in zip(order, head, strict=True)])
+
+
+def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
+    """Say what a reader of the table must know."""
+    notes = []
+    if METRIC_AXIS in experiment.key_axes:
+        units = dict.fromkeys(unit_of(metric).name for metric in experiment.metrics)
+        notes.append(f"In {' and '.join(units)}.")
+    else:
+        notes.append(f"Each cell: {experiment.metric.label}, in {unit_of(experiment.metric).name}.")
+    repeats = experiment.blueprint.repeats
+    if repeats > 1:
+        keys = " and ".join(experiment.blueprint.repeat)
+        notes.append(f"Mean ± sample standard deviation over {repeats} repeats ({keys}).")
+    if experiment.source is not None:
+        notes.append(f"Published: {experiment.source}.")
+    if experiment.scale is not None:
+        notes.append(f"Ours at the scale {experiment.scale}.")
+    if experiment.tuning is not None:
+        notes.append(_tuning_note(experiment))
+    if any(cell.marked for cell in cells) and experiment.significance is not None:
+        rule = experiment.significance
+        test = "paired t-test" if rule.test == "paired" else "Welch's t-test"
+        sided = "" if rule.sides == 2 else "one-sided "
+        notes.append(
+            f"Bold: the best across {' and '.join(rule.across)}; underlined: not significantly worse than it "
+            f"({sided}{test}, {100 * rule.level:g}%)."
+        )
+    if any(cell.metric.baseline for cell in cells):
+        notes.append(_ratio_note(experiment))
+    edges = [
+        f"{', '.join(cell.key)} ({label({key: cell.chosen[key] for key in cell.at_edge})})"
+        for cell in cells
+        if cell.at_edge
+    ]
+    if edges:
+        notes.append(f"The best value is at the edge of those tried: {listed(edges, 5)}. Try values beyond it.")
+    problems = [f"{', '.join(cell.key)}: {cell.problem}" for cell in cells if cell.problem is not None]
+    if problems:
+        notes.append(
+            f"Not complete: {'; '.join(problems[:5])}{f'; and {len(problems) - 5} more' if problems[5:] else ''}."
+        )
+    return notes
+
+
+def _tuning_note(experiment: Experiment) -> str:
+    tuning = experiment.tuning
+    if tuning is None:
+        return ""
+    names = ", ".join(experiment.blueprint.tuned_keys)
+    if tuning.folds is not None:
+        return f"Tuned by {tuning.folds}-fold cross-validation over clients' training data: {names}."
+    if tuning.by == "test":
+        return f"Tuned on the test set: {names}."
+    return f"Tuned on validation examples held out from clients' training data: {names}."
+
+
+def _ratio_note(experiment: Experiment) -> str:
+    metric = next(metric for metric in experiment.metrics if metric.baseline)
+    cell = ", ".join(f"{axis} {case}" for axis, case in (metric.baseline or {}).items())
+    if metric.ratio == "speedup":
+        return f"In parentheses: how many times fewer than with {cell}."
+    return f"In parentheses: how many times as many as with {cell}."

@@ -1,0 +1,71 @@
+"""Writes the numbers of a table: shares in percent, what was spent as counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedquilt.base.text import SHARES
+from fedquilt.experiment.design.metric import CellMetric
+from fedquilt.experiment.design.published import PublishedValue
+from fedquilt.experiment.results.cells import Cell
+
+_SHARES = frozenset({*SHARES, "per_client_accuracy", "per_client_accuracy_worst_tenth", "conflict_rate"})
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How the numbers of a metric are written: multiplied by `factor`, with so many `digits` behind the point."""
+
+    factor: float
+    digits: int
+    name: str
+
+    def number(self, value: float, sign: bool = False) -> str:
+        """Write a number; a real minus where it has a sign.
+
+        >>> Unit(100, 2, "%").number(0.8429), Unit(1, 1, "rounds").number(-1474.25, sign=True)
+        ('84.29', '−1,474.2')
+        """
+        scaled = self.factor * value
+        digits = self.digits if abs(scaled) >= 10**-self.digits or not scaled else self.digits + 4
+        return f"{scaled:{'+' if sign else ''},.{digits}f}".replace("-", "−")
+
+
+def unit_of(metric: CellMetric) -> Unit:
+    """Return how a metric is written.
+
+    >>> unit_of(CellMetric("best accuracy")), unit_of(CellMetric("", "bytes", along="bytes"))
+    (Unit(factor=100, digits=2, name='%'), Unit(factor=1e-06, digits=1, name='MB'))
+    """
+    if metric.is_cost:
+        return Unit(1e-6, 1, "MB") if metric.along == "bytes" else Unit(1, 1, metric.along)
+    if metric.of in _SHARES or metric.relative_to is not None:
+        return Unit(100, 2, "%")
+    return Unit(1, 4, metric.of.replace("_", " "))
+
+
+def ours(cell: Cell) -> str:
+    """Write our value of a cell with its spread, "> t" where a target was not reached, and the ratio to its baseline."""
+    if cell.value is None:
+        return MISSING
+    unit = unit_of(cell.metric)
+    if cell.beyond:
+        return f"> {unit.number(cell.value)}"
+    spread = f" ± {unit.number(cell.std)}" if cell.std is not None else ""
+    ratio = f" ({cell.ratio:,.1f}×)" if cell.ratio is not None else ""
+    return f"{unit.number(cell.value)}{spread}{ratio}"
+
+
+def published(value: PublishedValue | None, metric: CellMetric) -> str:
+    """Write a published value as precisely as it was published."""
+    if value is None or value.value is None:
+        return "" if value is None else MISSING
+    factor = unit_of(metric).factor
+    number, spread = (None if each is None else f"{factor * each:,.10g}" for each in (value.value, value.std))
+    return f"{'> ' if value.beyond else ''}{number}{'' if spread is None else f' ± {spread}'}"
+
+
+def difference(cell: Cell) -> str:
+    """Write ours less the published value."""
+    return "" if cell.difference is None else unit_of(cell.metric).number(cell.difference, sign=True)
