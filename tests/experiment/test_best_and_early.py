@@ -20,7 +20,7 @@ METHOD = fedquilt.fed_avg(lr=0.9, cohort=1, batch=8)
 
 
 @pytest.fixture
-def go(blobs, unbalanced, smooth):
+def go(blobs, unbalanced, smooth, no_plots):
     def train(rounds=12, **options):
         options = {"engine": fedquilt.inline(), "seed": 3, "keep": "best"} | options
         return fedquilt.train(smooth, blobs, unbalanced, METHOD, rounds=rounds, **options)

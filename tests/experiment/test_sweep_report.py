@@ -50,7 +50,7 @@ target = 0.8
 @pytest.fixture(autouse=True)
 def no_plots_of_single_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these runs do."""
-    monkeypatch.setattr("fedquilt.experiment.run.draw_run", lambda *_: None)
+    monkeypatch.setattr("fedquilt.experiment.drawing.draw_run", lambda *_: None)
 
 
 @pytest.fixture

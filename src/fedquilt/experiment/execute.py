@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any
 
 from fedquilt.algorithm.state import RunState
 from fedquilt.analysis.curves import History
@@ -25,37 +26,11 @@ from fedquilt.experiment.run_writer import RunWriter
 from fedquilt.experiment.spec import Options
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.under_way import UnderWay
+from fedquilt.experiment.watching import AboutRun, Watcher, tell
 from fedquilt.round.federation import Federation
 from fedquilt.round.loop import rounds
 from fedquilt.round.measures import Measures, Record
 from fedquilt.round.session import Engine, Session, Settling
-
-
-class Watcher(Protocol):
-    """Is told how training goes."""
-
-    def begin(self, history: History, last: int) -> None:
-        """Training starts, or goes on after the rounds of `history`."""
-
-    def heard(self, clients: int, total: int) -> None:
-        """That many of a round's clients have answered."""
-
-    def round(self, record: Record) -> None:
-        """A round has ended."""
-
-
-@runtime_checkable
-class StageWatcher(Watcher, Protocol):
-    """A watcher that is also told what goes on before the first round."""
-
-    def stage(self, text: str) -> None:
-        """Something that takes a while begins."""
-
-
-def tell_stage(watcher: Watcher | None, text: str) -> None:
-    """Tell a watcher what goes on before the first round, if it has a method `stage` to be told by."""
-    if isinstance(watcher, StageWatcher):
-        watcher.stage(text)
 
 
 def execute(
@@ -65,8 +40,9 @@ def execute(
     folder: RunFolder | None,
     watcher: Watcher | None = None,
     from_start: bool = False,
+    settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
-    """Run a federation to its last round, from where its folder left off.
+    """Run a federation to its last round, from where its folder left off; watchers are told of its `settings`.
 
     A run that has diverged ends there, unless its options say to go on, and the result says why.
     On Ctrl-C the rounds that are complete are saved and the result says `interrupted`. With `from_start` it begins with the
@@ -86,11 +62,13 @@ def execute(
             with interrupts.allowed():
                 # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
                 session = stack.enter_context(_opened(engine, federation, watcher))
-                if watcher is not None:
-                    watcher.begin(under_way.history, last)
-                if under_way.over():
+                over = under_way.over()
+                if not over:
+                    tell(watcher, "start", _about(federation, folder, settings))
+                tell(watcher, "begin", under_way.history, last)
+                if over:
                     return under_way.result(interrupted=False)
-                heard = None if watcher is None else watcher.heard
+                heard = partial(tell, watcher, "heard") if hasattr(watcher, "heard") else None
                 # What the server itself computes is computed where the clients are.
                 placed = engine.placed(federation) if isinstance(engine, Settling) else federation
                 diagnosing = partial(diagnose, placed) if options.diagnose else None
@@ -107,8 +85,7 @@ def execute(
                         done = under_way.over()
                         if run_writer is not None:
                             run_writer.keep(after, record, under_way.best, now=done)
-                        if watcher is not None:
-                            watcher.round(record)
+                        tell(watcher, "round", record)
                     if done:
                         break
         except KeyboardInterrupt:
@@ -120,14 +97,22 @@ def execute(
             interrupts.hold()
             if run_writer is not None:
                 run_writer.fail(str(error) if isinstance(error, FedquiltError) else None)
+            tell(watcher, "end", None)
             raise
-    return under_way.result(interrupted)
+        result = under_way.result(interrupted)
+        tell(watcher, "end", result)
+    return result
 
 
 def _opened(engine: Engine, federation: Federation, watcher: Watcher | None) -> AbstractContextManager[Session]:
     if isinstance(engine, Settling) and engine.compute == "compiled":
-        tell_stage(watcher, "compiling the local steps, which can take a minute the first time")
+        tell(watcher, "stage", "compiling the local steps, which can take a minute the first time")
     return engine.open(federation)
+
+
+def _about(federation: Federation, folder: RunFolder | None, settings: Mapping[str, Any]) -> AboutRun:
+    path = None if folder is None else folder.path
+    return AboutRun(federation.algorithm.name if path is None else path.absolute().name, path, settings)
 
 
 def _begun(

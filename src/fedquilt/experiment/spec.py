@@ -75,6 +75,7 @@ class Options:
     - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
     - `client_seconds`: how long a client may take, by the clock, before it is left out of the round; unset, for ever.
     - `on_divergence`: what to do once the run has diverged: "stop", or "go_on" to the last round.
+    - `track`: tools that keep the run's curves too, by name or import path.
     - `import_from`: a folder to import the user's own functions from.
     - `loss`: what is minimised; unset, the method's own. `metrics`: what is measured besides it; unset, accuracy where
       there are classes.
@@ -97,6 +98,7 @@ class Options:
     checkpoint_seconds: NonNegative = 10.0
     client_seconds: Positive | None = None
     on_divergence: Literal["stop", "go_on"] = "stop"
+    track: list[str] | None = None
     import_from: str | None = None
     loss: str | None = None
     metrics: list[str] | None = None
@@ -277,7 +279,7 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
     require_plain(tables, source)
     require_tables(tables, source)
     options = _options(tables, source)
-    for key, names in (("loss", registry.losses), ("metrics", registry.metrics)):
+    for key, names in (("loss", registry.losses), ("metrics", registry.metrics), ("track", registry.trackers)):
         given = getattr(options, key) or []
         for name in [given] if isinstance(given, str) else given:
             if name not in names and ":" not in name:
@@ -322,7 +324,7 @@ def require_tables(tables: Mapping[str, Any], source: str, more: Iterable[str] =
 
 
 def _objective(options: Options) -> list[str]:
-    return [*([] if options.loss is None else [options.loss]), *(options.metrics or [])]
+    return [*([] if options.loss is None else [options.loss]), *(options.metrics or []), *(options.track or [])]
 
 
 def _checked_objective(options: Options, where: str, home: Path | None, folder: Path | None) -> Options:

@@ -17,7 +17,6 @@ from fedquilt.base.errors import RunError
 from fedquilt.base.text import short
 from fedquilt.experiment.build import build
 from fedquilt.experiment.design.experiment import Experiment, load_experiment
-from fedquilt.experiment.execute import Watcher
 from fedquilt.experiment.fingerprint import differences
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import read_spec, resume, run
@@ -25,6 +24,7 @@ from fedquilt.experiment.spec import Spec
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.summary import as_json, quiet_summary, summarise
 from fedquilt.experiment.toml import Table
+from fedquilt.experiment.watching import Watcher
 from fedquilt.round.session import Settling, settled
 
 Announce = Callable[[str, int, int], Watcher | None]
