@@ -4,7 +4,8 @@
     python bench/kills.py --kills 5
 
 Each kill falls at a random moment after the process has started: while Python imports, while data load, in the middle of
-a round, while a checkpoint is written. The final digest and metrics.jsonl (times aside) must equal the undisturbed run's.
+a round, while a checkpoint is written. The final digest, the best model and metrics.jsonl (times aside) must equal the
+undisturbed run's.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
+
 SPEC = """
 [run]
 rounds = {rounds}
 seed = 3
 checkpoint_seconds = 0
+keep = "best"
 
 [data]
 name = "digits"
@@ -70,6 +74,13 @@ def timeless(folder: Path) -> list[dict[str, object]]:
     return [
         {key: value for key, value in json.loads(line).items() if key not in ("seconds", "check")} for line in lines
     ]
+
+
+def best(folder: Path) -> tuple[str, str]:
+    """Return the name of the best model's file, which has its round, and the model's digest."""
+    path = max((folder / "checkpoints").glob("best-*.safetensors"))
+    with safe_open(path, framework="pt") as file:
+        return path.name, file.metadata()["model"]
 
 
 def undisturbed(spec: Path, folder: Path) -> float:
@@ -133,8 +144,10 @@ def main() -> None:
         done, inside = kill_until_done(spec, home / "killed", arguments.kills, rng, start_up)
         whole, killed = shown(home / "whole"), shown(home / "killed")
         same = whole["digest"] == killed["digest"] and timeless(home / "whole") == timeless(home / "killed")
+        same = same and best(home / "whole") == best(home / "killed")
         print(f"{done} kills, {inside} of them after the first round; state {killed['state']}")
-        print(f"digest {killed['digest']} {'is' if same else 'IS NOT'} that of the undisturbed run, metrics included")
+        about = "that of the undisturbed run, metrics and best model included"
+        print(f"digest {killed['digest']} {'is' if same else 'IS NOT'} {about}")
         if done < arguments.kills:
             print(f"the run ended after {done} of {arguments.kills} kills: give it more --rounds")
         if not same or done < arguments.kills:

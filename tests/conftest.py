@@ -107,4 +107,4 @@ def command(
 @pytest.fixture
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these runs do."""
-    monkeypatch.setattr("fedquilt.experiment.run.draw_run", lambda *_: None)
+    monkeypatch.setattr("fedquilt.experiment.drawing.draw_run", lambda *_: None)

@@ -20,6 +20,7 @@ from fedquilt.base.registry import KINDS
 ROOT = Path(__file__).parents[1]
 
 OTHERS = [
+    "AboutRun",
     "Data",
     "FedquiltError",
     "History",
@@ -29,6 +30,7 @@ OTHERS = [
     "Run",
     "Simulation",
     "Split",
+    "Watcher",
     "arrays",
     "evaluate",
     "export",

@@ -35,6 +35,7 @@ _namespace(
         "fedquilt.experiment.summary": ("summary",),
         "fedquilt.experiment.sweeping.sweep": ("SweepResult", "sweep"),
         "fedquilt.experiment.training": ("train",),
+        "fedquilt.experiment.watching": ("AboutRun", "Watcher"),
         "fedquilt.models.weights": ("load_weights",),
         "fedquilt.partition.partition": ("Partition",),
         "fedquilt.simulate.simulation": ("Simulation",),

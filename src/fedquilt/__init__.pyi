@@ -42,6 +42,7 @@ from fedquilt.experiment.spec import load_spec
 from fedquilt.experiment.summary import summary
 from fedquilt.experiment.sweeping.sweep import SweepResult, sweep
 from fedquilt.experiment.training import train
+from fedquilt.experiment.watching import AboutRun, Watcher
 from fedquilt.methods.centralised import centralised
 from fedquilt.methods.ditto import ditto
 from fedquilt.methods.fed_avg import fed_avg
@@ -90,6 +91,7 @@ from fedquilt.simulate.stragglers import stragglers
 __version__: str
 
 __all__ = [
+    "AboutRun",
     "Data",
     "FedquiltError",
     "History",
@@ -100,6 +102,7 @@ __all__ = [
     "Simulation",
     "Split",
     "SweepResult",
+    "Watcher",
     "arrays",
     "availability",
     "centralised",

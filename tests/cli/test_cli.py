@@ -465,7 +465,7 @@ def test_interrupt_while_plots_are_drawn(command: Command, monkeypatch: pytest.M
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("fedquilt.experiment.run.draw_run", interrupt)
+        patched.setattr("fedquilt.experiment.drawing.draw_run", interrupt)
         answer = command("run", "spec.toml")
     assert answer.code == 130
     assert "Interrupted after round 2; nothing is lost.\nContinue with: fedquilt resume runs/spec\n" in answer.out

@@ -49,7 +49,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     """Call the command line in a folder that holds spec.toml, without drawing plots."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    monkeypatch.setattr("fedquilt.experiment.run.draw_run", lambda *_: None)
+    monkeypatch.setattr("fedquilt.experiment.drawing.draw_run", lambda *_: None)
     Path("spec.toml").write_text(SPEC)
 
     def call(*words: str) -> tuple[int, str, str]:

@@ -200,7 +200,8 @@ partitions = Registry("partition", "fedquilt.partition", "partitions")
 engines = Registry("engine", "fedquilt.engines", "engines")
 losses = Registry("loss", "fedquilt.algorithm.parts.losses", "losses")
 metrics = Registry("metric", "fedquilt.algorithm.parts.metrics", "metrics")
+trackers = Registry("tracker", "fedquilt.experiment.tracking", "trackers")
 
-_EVERY = (methods, wrappers, simulations, models, datasets, partitions, engines, losses, metrics)
+_EVERY = (methods, wrappers, simulations, models, datasets, partitions, engines, losses, metrics, trackers)
 KINDS = {each.plural: each for each in _EVERY}
 """Every kind of thing that a spec can name."""

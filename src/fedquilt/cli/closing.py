@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 import typer
 
 from fedquilt.analysis.divergence import ending
+from fedquilt.analysis.standing import WORDS, BestRound
 from fedquilt.base.text import counted, figure, percent, scores
 from fedquilt.cli.console import complain, say
 from fedquilt.cli.exits import FAILED, INTERRUPTED
 
 if TYPE_CHECKING:
     from fedquilt.experiment.run import Run
+
+
+def _value(best: BestRound) -> str:
+    return figure(best.by.removeprefix("validation_"), best.value)
 
 
 def close(ended: Run) -> None:
@@ -38,6 +43,10 @@ def close(ended: Run) -> None:
         first += f", lowest {figure('loss', lowest[1])} in round {lowest[0]}"
     words += ", ".join([first, *others])
     say(words + (f"; per-client accuracy {percent(per_client)}" if per_client is not None else ""))
+    if result.stopped is not None:
+        say(f"Stopped early: {result.stopped}")
+    if result.best_models and result.best is not None:
+        say(f"Best model: that of round {result.best.round}, with {WORDS[result.best.by]} {_value(result.best)}")
     say(f"Model SHA-256: {result.digest}")
     for name in ("", "curve.png", "clients.png", "per_client.png"):
         if (path / name).exists():

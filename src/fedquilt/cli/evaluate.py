@@ -13,7 +13,7 @@ from rich.table import Table
 import fedquilt
 from fedquilt.base.text import figure
 from fedquilt.cli.console import out
-from fedquilt.cli.options import NoImport, RunFolderPath
+from fedquilt.cli.options import NoImport, RunFolderPath, Which, WhichModel
 
 EXAMPLE = "fedquilt evaluate runs/first --data mnist"
 
@@ -39,13 +39,14 @@ def evaluate(
     ] = None,
     split: Annotated[SplitChoice, typer.Option(help="The part of the data.")] = SplitChoice.test,
     checkpoint: Annotated[Path | None, typer.Option(help="One of the run's checkpoints (default: the newest).")] = None,
+    which: Which = WhichModel.last,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
     no_import: NoImport = False,
 ) -> None:
     """Measure a run's trained model on its test data, or on other data."""
     from fedquilt.experiment.summary import as_json
 
-    found = fedquilt.evaluate(run_folder, data, sets or (), split.value, checkpoint)
+    found = fedquilt.evaluate(run_folder, data, sets or (), split.value, checkpoint, which.value)
     if json:
         print(as_json(found))  # plain print: Rich would wrap long lines
         return

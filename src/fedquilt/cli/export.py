@@ -9,7 +9,7 @@ import typer
 
 import fedquilt
 from fedquilt.cli.console import say
-from fedquilt.cli.options import RunFolderPath
+from fedquilt.cli.options import RunFolderPath, Which, WhichModel
 
 EXAMPLE = "fedquilt export runs/first model.safetensors"
 
@@ -21,8 +21,9 @@ def export(
         int | None, typer.Option(help="Which model of a run that ended with several, from 1.", min=1)
     ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="One of the run's checkpoints (default: the newest).")] = None,
+    which: Which = WhichModel.last,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
 ) -> None:
     """Write a run's trained model to a file, under its state_dict names."""
-    written = fedquilt.export(run_folder, file, group, checkpoint, overwrite=force)
+    written = fedquilt.export(run_folder, file, group, checkpoint, overwrite=force, which=which.value)
     say(f"Wrote {written}")

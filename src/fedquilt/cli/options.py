@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -37,8 +38,18 @@ Out = Annotated[
 ]
 ExperimentFile = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment file (TOML).")]
 Scale = Annotated[str | None, typer.Option("--scale", help="The name of one of the experiment's scales.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", help="Trials at once (default: one a core).")]
+Jobs = Annotated[int | None, typer.Option("--jobs", help="Trials at once (default: one per core).")]
 Only = Annotated[
     list[str] | None, typer.Option("--only", metavar="CASE", help="Run the trials of this case only; repeatable.")
 ]
+
+
+class WhichModel(StrEnum):
+    """Which model of a run."""
+
+    last = "last"
+    best = "best"
+
+
+Which = Annotated[WhichModel, typer.Option(help='The last model, or the best one of a run with \\[run] keep = "best".')]
 RunFolderPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]

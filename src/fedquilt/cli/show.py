@@ -132,7 +132,7 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     left, best = known["left_out"], known["best"]
     lines = {
         "run": about["run"],
-        "state": about["state"],
+        "state": about["state"] + ("" if about["stopped"] is None else f" early: {about['stopped']}"),
         "rounds": f"{about['round']} of {about['rounds']} ({_saved(about)})",
         **dict(line.rsplit(" ", 1) for line in scores(about)),
         "best": "–" if best is None else f"{_best(best)} in round {best['round']}{good and f', best of{good}'}",
@@ -140,6 +140,8 @@ def _lines(about: dict[str, Any]) -> dict[str, str]:
     }
     if about["validation_accuracy"] is not None or about["validation_loss"] is not None:
         lines["validation"] = ", ".join(validated(about))
+    if about["best_kept"] is not None:
+        lines["best model"] = f"that of round {about['best_kept']} is kept: --which best of evaluate and export"
     without = counted(left["rounds_without_update"], "round")
     lines["left out"] = f"{counted(left['clients'], 'client')}, {without} without an update{of}"
     lines["time"] = f"{clock(known['seconds'])}{of}"

@@ -40,6 +40,8 @@ POPULATION = "population.json"
 ERROR = "error.txt"
 CHECKPOINTS = "checkpoints"
 ASIDE = "set_aside"
+NEWEST, BEST = "round", "best"
+"""How the names of checkpoints begin."""
 
 Read = TypeVar("Read")
 
@@ -292,11 +294,29 @@ def read_saved(folder: Path) -> Saved | None:
     return newest if isinstance(newest, Saved) else None
 
 
-def checkpoint_paths(folder: Path) -> list[Path]:
-    """Return the checkpoints there are, the newest first."""
-    named = [(path.stem.removeprefix("round-"), path) for path in (folder / CHECKPOINTS).glob("round-*.safetensors")]
-    numbered = sorted(((int(text), path) for text, path in named if text.isdecimal()), reverse=True)
-    return [path for _, path in numbered]
+def read_best(folder: Path) -> Saved | None:
+    """Read the newest of the best models that are kept and good."""
+    for path in checkpoint_paths(folder, BEST):
+        try:
+            return Saved(path, *checkpoint.load(path))
+        except RunError:
+            continue
+    return None
+
+
+def checkpoint_paths(folder: Path, kind: str = NEWEST) -> list[Path]:
+    """Return the checkpoints there are, of the newest rounds or of the best ones, the newest first."""
+    found = [path for path in (folder / CHECKPOINTS).glob(f"{kind}-*.safetensors") if _number(path).isdecimal()]
+    return sorted(found, key=number_of, reverse=True)
+
+
+def number_of(path: Path) -> int:
+    """Return the round of a checkpoint by its name."""
+    return int(_number(path))
+
+
+def _number(path: Path) -> str:
+    return path.stem.partition("-")[2]
 
 
 def _read_checkpoints(paths: Sequence[Path]) -> tuple[list[tuple[Path, Saved | int]], dict[Path, str]]:

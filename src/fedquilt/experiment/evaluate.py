@@ -16,7 +16,7 @@ from fedquilt.data.data import IGNORED, Data, whole
 from fedquilt.engines import processes
 from fedquilt.experiment.build import build, data_of
 from fedquilt.experiment.checkpoint import load_frozen
-from fedquilt.experiment.export import NAMES, names_of, stored, warn_if_diverged
+from fedquilt.experiment.export import NAMES, Which, names_of, stored, warn_if_diverged
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import spec_of
 from fedquilt.experiment.spec import Spec, change, check_spec, read_tables
@@ -35,6 +35,7 @@ def evaluate(
     sets: Iterable[str] = (),
     split: SplitName = "test",
     checkpoint: str | Path | None = None,
+    which: Which = "last",
 ) -> dict[str, Any]:
     """Evaluate the model of a run, and return its loss, accuracy and metrics, each group's too where there are several.
 
@@ -42,7 +43,7 @@ def evaluate(
       file whose rows are tested on, or a `Data`.
     - sets: changes of its keys, such as "data.standardise=true". split: "test" or "train"; or "validation", what the run
       held out of its training data.
-    - checkpoint: another than the run's newest.
+    - which: the "last" model, or the "best" one of a run with `keep = "best"`. checkpoint: another than the newest.
 
     >>> import tempfile
     >>> from fedquilt import run
@@ -63,7 +64,7 @@ def evaluate(
     found = folder.read_aloud()
     spec = spec_of(folder, found)
     warn_if_diverged(folder, found)
-    path, state, about = stored(folder, checkpoint)
+    path, state, about = stored(folder, checkpoint, which)
     federation, _ = build(spec)
     if about.get(NAMES, names_of(federation.replica)) != names_of(federation.replica):
         raise RunError(f"{path}: holds a model with other layers or shapes than its spec describes now")

@@ -4,65 +4,33 @@ from __future__ import annotations
 
 import signal
 import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict
 from functools import partial
-from typing import Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any
 
 from fedquilt.algorithm.state import RunState
 from fedquilt.analysis.curves import History
 from fedquilt.analysis.diagnosis import diagnose
-from fedquilt.analysis.divergence import divergence
+from fedquilt.analysis.standing import Standing
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError
-from fedquilt.experiment.contents import ASIDE
+from fedquilt.experiment.contents import ASIDE, number_of
 from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.fingerprint import SETTINGS, digest, fingerprint, require_same, written
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
-from fedquilt.experiment.notices import (
-    warn_of_divergence,
-    warn_of_left_out,
-    warn_of_odd_metrics,
-    warn_of_single_examples,
-    warn_of_too_few_rounds,
-    warn_of_untested,
-)
-from fedquilt.experiment.result import Result, result_of
+from fedquilt.experiment.notices import warn_of_single_examples, warn_of_too_few_rounds
+from fedquilt.experiment.result import Result
 from fedquilt.experiment.run_writer import RunWriter
 from fedquilt.experiment.spec import Options
-from fedquilt.experiment.stopping import early_stop
 from fedquilt.experiment.storage import storing
+from fedquilt.experiment.under_way import UnderWay
+from fedquilt.experiment.watching import AboutRun, Watcher, tell
 from fedquilt.round.federation import Federation
 from fedquilt.round.loop import rounds
 from fedquilt.round.measures import Measures, Record
 from fedquilt.round.session import Engine, Session, Settling
-
-
-class Watcher(Protocol):
-    """Is told how training goes."""
-
-    def begin(self, history: History, last: int) -> None:
-        """Training starts, or continues after the rounds of `history`."""
-
-    def heard(self, clients: int, total: int) -> None:
-        """That many of a round's clients have answered."""
-
-    def round(self, record: Record) -> None:
-        """A round has ended."""
-
-
-@runtime_checkable
-class StageWatcher(Watcher, Protocol):
-    """A watcher that is also told what happens before the first round."""
-
-    def stage(self, text: str) -> None:
-        """Something that takes a while begins."""
-
-
-def tell_stage(watcher: Watcher | None, text: str) -> None:
-    """Tell a watcher what happens before the first round, if it has a method `stage` to be told by."""
-    if isinstance(watcher, StageWatcher):
-        watcher.stage(text)
 
 
 def execute(
@@ -72,8 +40,9 @@ def execute(
     folder: RunFolder | None,
     watcher: Watcher | None = None,
     from_start: bool = False,
+    settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
-    """Run a federation to its last round, from where its folder left off.
+    """Run a federation to its last round, from where its folder left off; watchers are told of its `settings`.
 
     A run that has diverged ends there, unless its options say to continue, and the result says why.
     On Ctrl-C the rounds that are complete are saved and the result says `interrupted`. With `from_start` it begins with the
@@ -82,22 +51,24 @@ def execute(
     last = _last(federation, options)
     warn_of_too_few_rounds(federation, last)
     warn_of_single_examples(federation)
-    done = interrupted = False
+    interrupted = False
     with interrupts.taken(signal.SIGINT), ExitStack() as stack:
         # From here on signals wait, but for what `allowed` encloses: no second one breaks off what the first one saves.
         interrupts.hold()
-        run, history, run_writer = _begun(federation, options, folder, from_start)
+        under_way, run_writer = _begun(federation, options, last, folder, from_start)
         if run_writer is not None:
             stack.callback(run_writer.metrics.close)
         try:
             with interrupts.allowed():
                 # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
                 session = stack.enter_context(_opened(engine, federation, watcher))
-                if watcher is not None:
-                    watcher.begin(history, last)
-                if _stopped(history, options, last):
-                    return result_of(federation, history, run, interrupted=False, diverged=divergence(history, last))
-                heard = None if watcher is None else watcher.heard
+                over = under_way.over()
+                if not over:
+                    tell(watcher, "start", _about(federation, folder, settings))
+                tell(watcher, "begin", under_way.history, last)
+                if over:
+                    return under_way.result(interrupted=False)
+                heard = partial(tell, watcher, "heard") if hasattr(watcher, "heard") else None
                 # What the server itself computes is computed where the clients are.
                 placed = engine.placed(federation) if isinstance(engine, Settling) else federation
                 diagnosing = partial(diagnose, placed) if options.diagnose else None
@@ -108,46 +79,48 @@ def execute(
                     None if run_writer is None else run_writer.fares.note,
                     validation=len(federation.validation_rows) > 0,
                 )
-                for after, record in rounds(placed.server, session, run, last, measures, heard):
+                for after, record in rounds(placed.server, session, under_way.run, last, measures, heard):
                     with interrupts.held():
-                        run = after
-                        history.records.append(record)
-                        warn_of_left_out(history)
-                        warn_of_untested(history)
-                        warn_of_odd_metrics(history)
-                        warn_of_divergence(history, options, last)
-                        done = run.round == last or _stopped(history, options, last)
+                        under_way.take(after, record)
+                        done = under_way.over()
                         if run_writer is not None:
-                            run_writer.keep(run, record, now=done)
-                        if watcher is not None:
-                            watcher.round(record)
+                            run_writer.keep(after, record, under_way.best, now=done)
+                        tell(watcher, "round", record)
                     if done:
                         break
         except KeyboardInterrupt:
             interrupts.hold()
-            interrupted = not done
+            interrupted = not under_way.over()
             if run_writer is not None:
                 run_writer.catch_up()
         except BaseException as error:
             interrupts.hold()
             if run_writer is not None:
                 run_writer.fail(str(error) if isinstance(error, FedquiltError) else None)
+            tell(watcher, "end", None)
             raise
-    return result_of(federation, history, run, interrupted, None if interrupted else divergence(history, last))
+        result = under_way.result(interrupted)
+        tell(watcher, "end", result)
+    return result
 
 
 def _opened(engine: Engine, federation: Federation, watcher: Watcher | None) -> AbstractContextManager[Session]:
     if isinstance(engine, Settling) and engine.compute == "compiled":
-        tell_stage(watcher, "compiling the local steps, which can take a minute the first time")
+        tell(watcher, "stage", "compiling the local steps, which can take a minute the first time")
     return engine.open(federation)
 
 
+def _about(federation: Federation, folder: RunFolder | None, settings: Mapping[str, Any]) -> AboutRun:
+    path = None if folder is None else folder.path
+    return AboutRun(federation.algorithm.name if path is None else path.absolute().name, path, settings)
+
+
 def _begun(
-    federation: Federation, options: Options, folder: RunFolder | None, from_start: bool
-) -> tuple[RunState, History, RunWriter | None]:
+    federation: Federation, options: Options, last: int, folder: RunFolder | None, from_start: bool
+) -> tuple[UnderWay, RunWriter | None]:
     """Return the state and the records to continue from, and what keeps those to come."""
     if folder is None:
-        return federation.start(), History([]), None
+        return UnderWay(federation, options, last, federation.start(), History([])), None
     about = {"federation": fingerprint(federation), NAMES: names_of(federation.replica)} | _end(federation)
     found = folder.read_aloud()
     about[SETTINGS] = written(found.tables)
@@ -167,9 +140,10 @@ def _begun(
     folder.forgive()
     with storing(folder.path):
         # Stale checkpoints must not be taken for the newest ones when the run continues.
-        for path in folder.checkpoints if from_start else found.unusable:
+        for path in (*folder.checkpoints, *folder.bests) if from_start else found.unusable:
             folder.set_aside(path)
         metrics = MetricsWriter(folder, records, aside=from_start or bool(found.damaged_lines) or saved is None)
+    best = _best_so_far(folder, records, run) if options.keep == "best" else None
     run_writer = RunWriter(
         folder,
         metrics,
@@ -178,14 +152,30 @@ def _begun(
         partial(digest, federation),
         options.checkpoint_seconds,
         federation.replica.frozen(),
+        None if best is None else best.round,
     )
-    return run, History(records, run.round), run_writer
+    return UnderWay(federation, options, last, run, History(records, run.round), best), run_writer
 
 
-def _stopped(history: History, options: Options, last: int) -> bool:
-    if early_stop(history.records, asdict(options)) is not None:
-        return True
-    return options.on_divergence == "stop" and divergence(history, last) is not None
+def _best_so_far(folder: RunFolder, records: Sequence[Record], run: RunState) -> RunState | None:
+    """Return the best state of the rounds to go on from, and remove those of rounds that are done again."""
+    with storing(folder.path):
+        for path in folder.bests:
+            if number_of(path) > run.round:
+                path.unlink()
+    best = Standing.of(records).best
+    if best is None:
+        return None
+    found = folder.best()
+    if found is not None and found.run.round == best.round:
+        return found.run
+    warnings.warn(
+        f"{folder.path}: the best model so far, of round {best.round}, is not there any more, or is damaged; the next one "
+        "that is better is kept",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+    return None
 
 
 def _last(federation: Federation, options: Options) -> int:

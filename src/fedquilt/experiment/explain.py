@@ -24,6 +24,7 @@ KINDS: dict[str, str] = {
     "engines": "[engine]",
     "losses": "[run] loss",
     "metrics": "[run] metrics",
+    "trackers": "[run] track",
 }
 """What there is to explain, by its registry, and where a spec names it."""
 

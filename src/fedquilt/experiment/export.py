@@ -11,7 +11,7 @@ import io
 import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import safetensors.torch
 import torch
@@ -31,6 +31,9 @@ from fedquilt.experiment.summary import summarise
 SAFETENSORS, STATE_DICT = ".safetensors", (".pt", ".pth")
 """Endings of files with a model: the second are those of `torch.save`."""
 
+Which = Literal["last", "best"]
+"""Which model of a run."""
+
 NAMES = "names"
 """What a checkpoint calls the names and shapes of the model's tensors."""
 
@@ -41,13 +44,15 @@ def export(
     group: int | None = None,
     checkpoint: str | Path | None = None,
     overwrite: bool = False,
+    which: Which = "last",
 ) -> Path:
     """Write the trained model of a run to a file, and return its path.
 
     A name that ends in .safetensors makes a safetensors file; one in .pt or .pth a plain `state_dict`, which
     `torch.load(…, weights_only=True)` reads. Other endings are refused.
 
-    group: which model of a run that ended with several, counted from 1. checkpoint: another than the run's newest.
+    group: which model of a run that ended with several, counted from 1. which: the "last" model, or the "best" one of a run
+    with `keep = "best"`. checkpoint: another than the run's newest.
 
     >>> import tempfile
     >>> from torch import nn
@@ -65,7 +70,7 @@ def export(
     if file.suffix not in (SAFETENSORS, *STATE_DICT):
         raise RunError(f"{file}: must end in {SAFETENSORS}, or in {' or '.join(STATE_DICT)} for torch.load")
     tables = _tables(folder)
-    path, state, about = stored(folder, checkpoint)
+    path, state, about = stored(folder, checkpoint, which)
     chosen, number = _chosen(folder, state, group)
     tensors = state_dict(path, chosen.state.model, about)
     if file.exists() and not overwrite:
@@ -93,8 +98,20 @@ def _saved(tensors: Tensors) -> bytes:
     return written.getvalue()
 
 
-def stored(folder: RunFolder, file: str | Path | None = None) -> tuple[Path, RunState, dict[str, str]]:
-    """Read a checkpoint of a run: the one given, or the newest."""
+def stored(
+    folder: RunFolder, file: str | Path | None = None, which: Which = "last"
+) -> tuple[Path, RunState, dict[str, str]]:
+    """Read a checkpoint of a run: the one given, the newest, or that of the best model."""
+    if which not in get_args(Which):
+        raise RunError(f"which: must be 'last' or 'best', got {which!r}")
+    if which == "best":
+        if file is not None:
+            raise RunError(f'{file}: a checkpoint is given, and the "best" is asked for as well: give one of them')
+        best = folder.best()
+        if best is None:
+            kept = f"no best model is kept{', or it is damaged' if folder.bests else ''}"
+            raise RunError(f'{folder.path}: {kept}; a run with [run] keep = "best" keeps it')
+        return best.path, best.run, best.about
     if file is not None:
         if not Path(file).is_file():
             names = ", ".join(path.name for path in folder.checkpoints) or "none"

@@ -85,15 +85,8 @@ def differences(
 
 _FREE = {
     *("run.rounds", "run.stop_at", "run.eval_every", "run.checkpoint_seconds", "run.client_seconds"),
-    *(
-        "run.patience",
-        "run.budget_seconds",
-        "run.on_divergence",
-        "run.import_from",
-        "engine.name",
-        "engine.workers",
-        "engine.start",
-    ),
+    *("run.patience", "run.stop_after_seconds", "run.keep", "run.track", "run.on_divergence"),
+    *("run.import_from", "engine.name", "engine.workers", "engine.start"),
 }
 """Keys that may change while a run is interrupted."""
 

@@ -3,7 +3,7 @@
 spec.toml            the spec with every default filled in
 environment.json     what it was run with
 metrics.jsonl        one line per round
-checkpoints/         the two newest states
+checkpoints/         the two newest states; with run.keep = "best", the best one too
 partition.npz        who holds what
 population.json      how skewed that is, and the classes of some clients, for tables and figures
 clients.json         how every client fares on its own test examples at the end, if it has any
@@ -34,16 +34,19 @@ from fedquilt.experiment import checkpoint
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.contents import (
     ASIDE,
+    BEST,
     CHECKPOINTS,
     ENVIRONMENT,
     ERROR,
     METRICS,
+    NEWEST,
     PARTITION,
     POPULATION,
     SPEC,
     Contents,
     Saved,
     checkpoint_paths,
+    read_best,
     read_contents,
     read_saved,
 )
@@ -77,6 +80,15 @@ class RunFolder:
     def checkpoints(self) -> list[Path]:
         """The checkpoints there are, the newest first."""
         return checkpoint_paths(self.path)
+
+    @property
+    def bests(self) -> list[Path]:
+        """The best models that are kept, the newest first."""
+        return checkpoint_paths(self.path, BEST)
+
+    def best(self) -> Saved | None:
+        """Read the best model of the run so far, if it is kept and good."""
+        return read_best(self.path)
 
     def read(self) -> Contents:
         """Read and check all there is; what is damaged is named in `damage`."""
@@ -168,12 +180,15 @@ class RunFolder:
         with storing(self.path):
             (self.path / ERROR).unlink(missing_ok=True)
 
-    def save(self, run: RunState, about: dict[str, str], frozen: Tensors | None = None) -> None:
-        """Write a checkpoint and drop those before it that are no longer needed."""
+    def save(self, run: RunState, about: dict[str, str], frozen: Tensors | None = None, kind: str = NEWEST) -> None:
+        """Write a checkpoint and drop those before it that are no longer needed.
+
+        Best models are kept as checkpoints are: for each of these there is then the one that was best at its round.
+        """
         (self.path / CHECKPOINTS).mkdir(exist_ok=True)  # not its parents: a run folder that is gone is not made again
-        path = self.path / CHECKPOINTS / f"round-{run.round:08d}.safetensors"
+        path = self.path / CHECKPOINTS / f"{kind}-{run.round:08d}.safetensors"
         checkpoint.save(path, run, about, frozen)
-        found = self.checkpoints
+        found = checkpoint_paths(self.path, kind)
         for old in found[found.index(path) + KEPT :]:
             old.unlink()
 

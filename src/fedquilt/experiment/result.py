@@ -8,6 +8,7 @@ from torch import nn
 
 from fedquilt.algorithm.state import RunState
 from fedquilt.analysis.curves import History
+from fedquilt.analysis.standing import BestRound
 from fedquilt.base.text import counted
 from fedquilt.compute.layout import ModelState
 from fedquilt.experiment.fingerprint import digest
@@ -20,7 +21,9 @@ class Result:
 
     A method that ends with several models, one for each group of clients, has them in `models`; `model` and `state` are
     then those of the first group. `run` is everything that the run carried: groups, server states, what clients keep.
-    `diverged` says why a run ended as diverged, if it did (see `fedquilt.analysis.divergence`).
+    `diverged` says why a run ended as diverged, if it did (see `fedquilt.analysis.divergence`); `stopped` why it ended
+    before its last round, if it was asked to. `best` is the best round so far and what it is best by; with `keep = "best"`,
+    `best_models` are the models of that round, and `best_model` the first of them.
     """
 
     history: History
@@ -31,6 +34,14 @@ class Result:
     models: tuple[nn.Module, ...]
     run: RunState
     diverged: str | None = None
+    stopped: str | None = None
+    best: BestRound | None = None
+    best_models: tuple[nn.Module, ...] = ()
+
+    @property
+    def best_model(self) -> nn.Module | None:
+        """The model of the best round, where it is kept."""
+        return self.best_models[0] if self.best_models else None
 
     def __repr__(self) -> str:
         """Say how it went, not all that is in it."""
@@ -42,9 +53,20 @@ class Result:
 
 
 def result_of(
-    federation: Federation, history: History, run: RunState, interrupted: bool, diverged: str | None = None
+    federation: Federation,
+    history: History,
+    run: RunState,
+    interrupted: bool,
+    diverged: str | None = None,
+    stopped: str | None = None,
+    best: BestRound | None = None,
+    best_run: RunState | None = None,
 ) -> Result:
     """Return what a run ends with."""
-    trained = tuple(federation.replica.finished(group.state.model) for group in run.groups)
+    trained, kept = (
+        tuple(federation.replica.finished(group.state.model) for group in groups)
+        for groups in (run.groups, () if best_run is None else best_run.groups)
+    )
     first = run.groups[0].state.model
-    return Result(history, trained[0], first, digest(federation, run), interrupted, trained, run, diverged)
+    about = diverged, stopped, best, kept
+    return Result(history, trained[0], first, digest(federation, run), interrupted, trained, run, *about)

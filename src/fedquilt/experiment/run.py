@@ -13,11 +13,13 @@ from fedquilt.base.errors import FedquiltError, RunError
 from fedquilt.experiment.build import build
 from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.environment import environment
-from fedquilt.experiment.execute import Watcher, execute, tell_stage
+from fedquilt.experiment.execute import execute
 from fedquilt.experiment.fingerprint import SETTINGS, fingerprint, require_same, written
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Spec, change, check_spec, load_spec, put
+from fedquilt.experiment.tracking.trackers import made_trackers
+from fedquilt.experiment.watching import Watcher, Watchers, tell, together
 from fedquilt.round.federation import Federation
 from fedquilt.round.session import Engine, Settling, settled
 
@@ -57,6 +59,7 @@ def run(
     (2, 3)
     """
     checked = _checked(spec, sets, unsets)
+    watcher = _watched(checked, watcher)
     folder = RunFolder(Path(out) if out is not None else _free_folder(checked))
     if folder.spec.exists():
         raise RunError(
@@ -95,6 +98,7 @@ def resume(
     found = folder.read_aloud()
     spec = spec_of(folder, found)
     found.start(folder.path, from_start)  # refused before anything is changed
+    watcher = _watched(spec, watcher)
     if rounds is not None:
         tables = spec.resolved()
         put(tables, "run.rounds", rounds)
@@ -117,8 +121,15 @@ def resume(
         return _finished(folder, federation, engine, spec, watcher, from_start)
 
 
+def _watched(spec: Spec, watcher: Watcher | None) -> Watchers:
+    """Return all who are told how a run goes: who asked for it, and the trackers that the spec names."""
+    options = spec.options
+    home = None if options.import_from is None else Path(options.import_from)
+    return together([watcher, *made_trackers(options.track, home, f"{spec.source}: [run] track")])
+
+
 def _tell_loading(watcher: Watcher | None, spec: Spec) -> None:
-    tell_stage(watcher, f"loading {spec.parts['data'].name}")
+    tell(watcher, "stage", f"loading {spec.parts['data'].name}")
 
 
 def _settled(spec: Spec, federation: Federation, engine: Engine) -> tuple[Spec, Engine]:
@@ -152,7 +163,7 @@ def _finished(
     from_start: bool = False,
 ) -> Run:
     folder.keep_partition(federation, spec.resolved()["partition"])
-    result = execute(federation, engine, spec.options, folder, watcher, from_start)
+    result = execute(federation, engine, spec.options, folder, watcher, from_start, spec.resolved())
     return Run(folder.path, result)
 
 

@@ -11,6 +11,7 @@ from fedquilt.algorithm.state import RunState
 from fedquilt.base.errors import StorageError
 from fedquilt.compute.layout import Tensors
 from fedquilt.experiment.client_fares import ClientFares
+from fedquilt.experiment.contents import BEST
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
 from fedquilt.experiment.storage import storing
 
@@ -27,8 +28,12 @@ class RunWriter:
         digest: Callable[[RunState], str],
         seconds: float,
         frozen: Tensors,
+        best: int | None = None,
     ) -> None:
-        """Continue after round `start`, with a checkpoint every so many seconds; `about` and `frozen` stand in each."""
+        """Continue after round `start`, with a checkpoint every so many seconds; `about` and `frozen` stand in each.
+
+        `best` is the round of the best model that is saved already.
+        """
         self.metrics = metrics
         self.fares = ClientFares()
         self._folder = folder
@@ -37,15 +42,16 @@ class RunWriter:
         self._seconds = seconds
         self._frozen = frozen
         self._newest: RunState | None = None
-        self._saved = start
+        self._best: RunState | None = None
+        self._saved, self._best_saved = start, best
         self._writable = True
         self._when = time.monotonic()
 
-    def keep(self, run: RunState, record: dict[str, Any], now: bool) -> None:
-        """Write a round's record, and a checkpoint if it is time or asked for now."""
+    def keep(self, run: RunState, record: dict[str, Any], best: RunState | None, now: bool) -> None:
+        """Write a round's record, and a checkpoint, with the best state if that is kept, if it is time or asked for now."""
         with self._writing():
             self.metrics.append(record)
-            self._newest = run
+            self._newest, self._best = run, best
             if now:  # before the last checkpoint: a finished run has it
                 self.fares.write(self._folder)
             if now or time.monotonic() - self._when >= self._seconds:
@@ -65,6 +71,10 @@ class RunWriter:
 
     def _save(self, run: RunState) -> None:
         self.metrics.sync()
+        if self._best is not None and self._best.round != self._best_saved:
+            # Before the checkpoint, after which the run goes on: the best of its rounds is there, whatever happens next.
+            self._folder.save(self._best, self._about | {"model": self._digest(self._best)}, self._frozen, BEST)
+            self._best_saved = self._best.round
         self._folder.save(run, self._about | {"model": self._digest(run)}, self._frozen)
         self._saved, self._when = run.round, time.monotonic()
 

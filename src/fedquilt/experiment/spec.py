@@ -69,12 +69,13 @@ class Options:
     - `validation`: hold out this share of every client's training examples, and measure accuracy and loss there too;
       `folds`, `fold`: hold out one of so many parts instead, for cross-validation.
     - `stop_at`: stop once test accuracy reaches this.
-    - `patience`: stop once so many rounds have brought no better accuracy, on validation examples where some are held out;
-      no lower test loss, where accuracy is not measured.
-    - `budget_seconds`: stop at the end of the round in which the rounds have taken this long, all together.
+    - `patience`: stop once the model has not improved for so many rounds; `stop_after_seconds`: once that long has passed.
+    - `keep`: keep the "last" model, or the "best" one beside it: by validation accuracy if there is a validation split,
+      else by test accuracy.
     - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
     - `client_seconds`: how long a client may take, by the clock, before it is left out of the round; unset, for ever.
     - `on_divergence`: what to do once the run has diverged: "stop", or "go_on" to the last round.
+    - `track`: tools that keep the run's curves too, by name or import path.
     - `import_from`: a folder to import the user's own functions from.
     - `loss`: what is minimised; unset, the method's own. `metrics`: what is measured besides it; unset, accuracy where
       there are classes.
@@ -88,14 +89,16 @@ class Options:
     train_loss: bool = False
     diagnose: bool = False
     stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
-    patience: Count | None = None
-    budget_seconds: Positive | None = None
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     folds: Annotated[int, Field(ge=2)] | None = None
     fold: Annotated[int, Field(ge=0)] | None = None
+    patience: Count | None = None
+    stop_after_seconds: Positive | None = None
+    keep: Literal["last", "best"] = "last"
     checkpoint_seconds: NonNegative = 10.0
     client_seconds: Positive | None = None
     on_divergence: Literal["stop", "go_on"] = "stop"
+    track: list[str] | None = None
     import_from: str | None = None
     loss: str | None = None
     metrics: list[str] | None = None
@@ -276,7 +279,7 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
     require_plain(tables, source)
     require_tables(tables, source)
     options = _options(tables, source)
-    for key, names in (("loss", registry.losses), ("metrics", registry.metrics)):
+    for key, names in (("loss", registry.losses), ("metrics", registry.metrics), ("track", registry.trackers)):
         given = getattr(options, key) or []
         for name in [given] if isinstance(given, str) else given:
             if name not in names and ":" not in name:
@@ -321,7 +324,7 @@ def require_tables(tables: Mapping[str, Any], source: str, more: Iterable[str] =
 
 
 def _objective(options: Options) -> list[str]:
-    return [*([] if options.loss is None else [options.loss]), *(options.metrics or [])]
+    return [*([] if options.loss is None else [options.loss]), *(options.metrics or []), *(options.track or [])]
 
 
 def _checked_objective(options: Options, where: str, home: Path | None, folder: Path | None) -> Options:

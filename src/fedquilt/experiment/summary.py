@@ -11,10 +11,10 @@ from typing import Any
 
 from fedquilt.analysis.curves import History
 from fedquilt.analysis.divergence import divergence
+from fedquilt.analysis.standing import Standing
 from fedquilt.base.text import visible
-from fedquilt.experiment.contents import ERROR, Contents
+from fedquilt.experiment.contents import ERROR, Contents, number_of
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.stopping import early_stop
 
 
 def summary(path: str | Path) -> dict[str, Any]:
@@ -53,7 +53,11 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
     if latest is not None and "last_round" in latest.about:  # a method that ends by itself, such as one_shot
         rounds = min(rounds or math.inf, int(latest.about["last_round"]))
     complete = found.round >= (rounds or math.inf)
-    early = early_stop(newest, options)
+    standing = Standing.of(history)
+    if found.lost:  # the best rounds, and the time, are not all known
+        standing = Standing(accuracy=last)
+    limits = [options.get(key) for key in ("stop_at", "patience", "stop_after_seconds")]
+    early = None if complete else standing.ending(*limits)
     saved = 0 if latest is None else latest.run.round
     diverged = None if found.lost else divergence(history, rounds)
     stopped = diverged is not None and options.get("on_divergence", "stop") == "stop"
@@ -76,10 +80,12 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
         "validation_accuracy": _newest(newest, "validation_accuracy"),
         "validation_loss": _newest(newest, "validation_loss"),
         "best": _best(history),
+        "best_model": None if standing.best is None else standing.best._asdict(),
+        "best_kept": _best_kept(folder),
+        "stopped": early if state == "finished" else None,
         "good_checkpoint": latest is not None if latest is not None or found.unusable else None,
         "digest": None if latest is None else latest.about.get("model"),
         "diverged": diverged if state == "diverged" else None,
-        "stopped": early if state == "finished" and not complete else None,
         "error": (found.error or "unknown: the file with this value is damaged") if state == "failed" else None,
         "per_client_accuracy": _newest(newest, "per_client_accuracy"),
         "per_client_accuracy_worst_tenth": _newest(newest, "per_client_accuracy_worst_tenth"),
@@ -105,6 +111,7 @@ _UNKNOWN: dict[str, Any] = {
     **dict.fromkeys(("absent", "simulated_seconds", "seconds", "bytes_down", "bytes_up")),
     "left_out": {"clients": None, "kinds": {}, "examples": {}, "rounds_without_update": None},
     "best": None,
+    "best_model": None,
 }
 """What is derived from all rounds, where the records of some are lost."""
 
@@ -115,6 +122,12 @@ def _best(history: History) -> dict[str, Any] | None:
         if found is not None:
             return {"round": found[0], name: found[1]}
     return None
+
+
+def _best_kept(folder: RunFolder) -> int | None:
+    """Return the round of the best model that is kept, if one is."""
+    bests = folder.bests
+    return number_of(bests[0]) if bests else None
 
 
 def _newest(records: list[dict[str, Any]], key: str) -> Any:

@@ -19,8 +19,9 @@ from fedquilt.base.errors import RunError
 from fedquilt.compute.replica import copied
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
+from fedquilt.experiment.drawing import drawn
 from fedquilt.experiment.environment import environment
-from fedquilt.experiment.execute import Watcher, execute
+from fedquilt.experiment.execute import execute
 from fedquilt.experiment.fingerprint import fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.objective import (
@@ -31,9 +32,12 @@ from fedquilt.experiment.objective import (
     require_accuracy,
     written,
 )
+from fedquilt.experiment.progress import default_display
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Options
+from fedquilt.experiment.tracking.trackers import made_trackers
 from fedquilt.experiment.warm import warm
+from fedquilt.experiment.watching import Watcher, together
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.round.session import Engine, Settling, settled
@@ -42,6 +46,7 @@ from fedquilt.simulate.simulation import Simulation, combined
 AS_IN_A_SPEC: dict[str, Callable[[Any], Any]] = {
     "loss": written,
     "metrics": lambda metrics: [written(metric) for metric in metrics],
+    "track": list,
     "start": lambda start: str(Path(start).absolute()),
     "start_skip": list,
     "trainable": lambda trainable: list(trainable) if isinstance(trainable, list | tuple) else trainable,
@@ -64,9 +69,14 @@ def train(
     validation: float | None = None,
     folds: int | None = None,
     fold: int | None = None,
+    patience: int | None = None,
+    stop_after_seconds: float | None = None,
+    keep: Literal["last", "best"] = "last",
     checkpoint_seconds: float = 10.0,
     out: str | Path | None = None,
     watcher: Watcher | None = None,
+    progress: bool | None = None,
+    track: Sequence[str] | None = None,
     loss: str | OwnFunction | None = None,
     metrics: Sequence[str | OwnFunction] | None = None,
     start: str | Path | None = None,
@@ -76,14 +86,16 @@ def train(
     client_seconds: float | None = None,
     on_divergence: Literal["stop", "go_on"] = "stop",
     from_start: bool = False,
-    patience: int | None = None,
-    budget_seconds: float | None = None,
 ) -> Result:
     """Train your own model on your own data, and return the history and the trained model.
 
-    The module that is given is not changed. With `out`, metrics and checkpoints are kept in that folder, and the same
-    call continues from there after an interruption. With `from_start` it begins with the first round again, and what the
-    folder holds of the rounds so far is set aside: a run all of whose checkpoints are damaged goes on in no other way.
+    The module that is given is not changed. With `out`, that folder is a run folder as the command line writes it, and the
+    same call continues from there after an interruption. With `from_start` it begins with the first round again, and what
+    the folder holds of the rounds so far is set aside: a run all of whose checkpoints are damaged goes on in no other way.
+
+    How training goes is shown on a terminal and in a notebook; `progress=False` shows nothing, and `progress=True` writes
+    lines elsewhere too. A `watcher` is told how it goes instead (see `Watcher`), and so are the tools that `track` names,
+    as in a spec.
 
     `loss` is a name, or a function of outputs and targets that returns one loss a prediction; `metrics` are names or such
     functions. `start`, `start_skip` and `trainable` are as in a spec: a safetensors file with the model's first values,
@@ -91,7 +103,7 @@ def train(
     faithfully, as `[dropout(0.1), stragglers(deadline=60.0)]`. `client_seconds` is how long a client may take, by the
     clock, before it is left out of the round. A run that diverges stops, with a warning, and its result's `diverged` says
     why; `on_divergence="go_on"` runs all rounds all the same. It also stops early at the accuracy `stop_at`, after
-    `patience` rounds that brought no better one, and once its rounds have taken `budget_seconds`.
+    `patience` rounds that brought no better one, and once its rounds have taken `stop_after_seconds`.
 
     >>> import numpy as np, torch
     >>> from fedquilt import arrays, fed_avg, iid, inline, train
@@ -115,6 +127,7 @@ def train(
         _require("simulate", simulation, Simulation, "a list of simulations, such as [fedquilt.dropout(0.1)]")
     if engine is not None and not hasattr(engine, "open"):
         raise ArgumentError("train", [Problem("engine", f"must be an engine, such as inline(), got {engine!r}")])
+    trackers = made_trackers(track, where="train: track")
     if start is not None or trainable is not None:
         model = copied(model)
         warm(model, options)
@@ -127,12 +140,21 @@ def train(
     )
     require_accuracy(options, federation)
     chosen = engine or processes()
-    if out is None:
-        return _warned(execute(federation, settled(chosen, federation, rounds), options, None, watcher))
-    folder = RunFolder(Path(out))
-    with folder.locked():
-        chosen = _begin(folder, options, federation, chosen, from_start)
-        return _warned(execute(federation, chosen, options, folder, watcher, from_start))
+    title = method.name if out is None else Path(out).absolute().name
+    display = default_display(title, False if progress is None and watcher is not None else progress)
+    watchers = together([display, watcher, *trackers])
+    try:
+        if out is None:
+            engine = settled(chosen, federation, rounds)
+            return _warned(execute(federation, engine, options, None, watchers, settings=_tables(options, federation)))
+        folder = RunFolder(Path(out))
+        with folder.locked():
+            chosen, tables = _begin(folder, options, federation, chosen, from_start)
+            result = execute(federation, chosen, options, folder, watchers, from_start, tables)
+            return _warned(drawn(folder, federation, result))
+    finally:
+        if display is not None:
+            display.close()
 
 
 def _options(given: dict[str, Any]) -> Options:
@@ -154,10 +176,23 @@ def _require(key: str, value: object, kind: type, what: str) -> None:
         raise ArgumentError("train", [Problem(key, f"must be {what}, got {value!r}")])
 
 
-def _begin(folder: RunFolder, options: Options, federation: Federation, engine: Engine, from_start: bool) -> Engine:
+def _tables(options: Options, federation: Federation) -> dict[str, Any]:
+    """Describe a run from Python as a spec would, as far as it can be: what things are called, and the options."""
+    names = {
+        "data": federation.data.name,
+        "model": type(federation.replica.module).__name__,
+        "method": federation.algorithm.name,
+    }
+    asked = {key: value for key, value in asdict(options).items() if value is not None}
+    return {"run": asked} | {table: {"name": name} for table, name in names.items()}
+
+
+def _begin(
+    folder: RunFolder, options: Options, federation: Federation, engine: Engine, from_start: bool
+) -> tuple[Engine, dict[str, Any]]:
     """Write what a run from Python starts from, or make sure that a folder holds the same run.
 
-    What was decided of the engine when the run began is not decided again.
+    What was decided of the engine when the run began is not decided again. Return it, and the tables that were written.
     """
     about = {"federation": fingerprint(federation)}
     if folder.spec.exists():
@@ -178,7 +213,7 @@ def _begin(folder: RunFolder, options: Options, federation: Federation, engine: 
         engine = settled(engine, federation, options.rounds)
     if isinstance(engine, Settling):
         about |= {"compute": engine.compute, "where": engine.where}
-    asked = {key: value for key, value in asdict(options).items() if value is not None}
-    folder.begin(tomli_w.dumps({"run": asked, "python": about}), environment())
+    tables = _tables(options, federation) | {"python": about}
+    folder.begin(tomli_w.dumps(tables), environment())
     folder.keep_partition(federation, {})
-    return engine
+    return engine, tables

@@ -42,7 +42,7 @@ def population_figures(data: Data, partition: Partition, skew: Skew) -> list[Fig
         ]
     else:
         figures = [Figure("sizes", "Examples of clients", {"sizes": ranks_chart(skew)})]
-    drawn = map_chart(data, partition) if data.train.places is not None else None
+    drawn = map_chart(data, partition) if data.train.coordinates is not None else None
     return figures if drawn is None else [*figures, Figure("map", "Where examples are from", {"map": drawn})]
 
 
@@ -115,13 +115,13 @@ def map_chart(data: Data, partition: Partition) -> Any:
     """Draw a map of examples coloured by client, and of two classes whose places differ (as Hsu 2020's Figure 1)."""
     import altair as alt
 
-    assert data.train.places is not None
+    assert data.train.coordinates is not None
     owner = np.repeat(np.arange(len(partition)), partition.sizes)
-    known = np.isfinite(data.train.places[partition.indices]).all(axis=1)
+    known = np.isfinite(data.train.coordinates[partition.indices]).all(axis=1)
     held, owner = partition.indices[known], owner[known]
     if not len(held):  # nobody knows where
         return None
-    everywhere = data.train.places[held]
+    everywhere = data.train.coordinates[held]
     rng = generator(0, "points on a map")
     some = rng.permutation(len(owner))[:POINTS]
     colours = class_colours(20)

@@ -128,7 +128,7 @@ class _Short:
 
 def _shortened(trial: Trial) -> Trial:
     """Return a trial that ends after a few seconds; all else stays, also what it decides by the number of its rounds."""
-    options = replace(trial.spec.options, budget_seconds=SECONDS, checkpoint_seconds=3600.0)
+    options = replace(trial.spec.options, stop_after_seconds=SECONDS, checkpoint_seconds=3600.0)
     return replace(trial, spec=replace(trial.spec, options=options))
 
 

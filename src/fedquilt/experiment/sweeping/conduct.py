@@ -26,7 +26,7 @@ from fedquilt.experiment.sweeping.jobs import Jobs, jobs_for
 from fedquilt.experiment.sweeping.local import ThisMachine
 from fedquilt.experiment.sweeping.places import ENDED, Advanced, Begun, Ended, Order, Place, State
 from fedquilt.experiment.sweeping.sources import Source
-from fedquilt.experiment.sweeping.standing import Standing, standing
+from fedquilt.experiment.sweeping.standing import TrialStanding, standing
 
 TICK = 0.5
 """Seconds after which a display is refreshed where nothing happens."""
@@ -222,12 +222,12 @@ class _Conductor:
             self._watcher.show(self._board)
 
 
-def _look(folder: Path, trial: Trial) -> tuple[Standing, str | None]:
+def _look(folder: Path, trial: Trial) -> tuple[TrialStanding, str | None]:
     """Look into a trial's folder; one that cannot be read is left to the trial itself, which fails with the reason."""
     try:
         found = standing(folder, trial.spec, thorough=False)
     except FedquiltError:
-        return Standing("unknown"), None
+        return TrialStanding("unknown"), None
     return found, quiet_summary(folder)["diverged"] if found.kind == "diverged" else None
 
 

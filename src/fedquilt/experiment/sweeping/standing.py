@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fedquilt.analysis.standing import Standing
 from fedquilt.base.text import short
 from fedquilt.experiment.build import build
 from fedquilt.experiment.contents import Contents
@@ -13,7 +14,6 @@ from fedquilt.experiment.fingerprint import differences, fingerprint
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import spec_of
 from fedquilt.experiment.spec import Spec
-from fedquilt.experiment.stopping import early_stop
 from fedquilt.experiment.summary import summarise
 from fedquilt.experiment.toml import Table
 from fedquilt.round.session import Settling, settled
@@ -21,12 +21,12 @@ from fedquilt.round.session import Settling, settled
 FREE = {"run.checkpoint_seconds", "run.import_from"}
 """Keys that decide nothing of a result."""
 
-ENDS = {"run.rounds", "run.stop_at", "run.patience", "run.budget_seconds"}
+ENDS = {"run.rounds", "run.stop_at", "run.patience", "run.stop_after_seconds"}
 """Keys that decide where a run ends, but nothing of the rounds before."""
 
 
 @dataclass(frozen=True)
-class Standing:
+class TrialStanding:
     """What a folder holds.
 
     - "nothing": no run.
@@ -44,7 +44,7 @@ class Standing:
     loss: float | None = None
 
 
-def standing(path: Path, spec: Spec, thorough: bool) -> Standing:
+def standing(path: Path, spec: Spec, thorough: bool) -> TrialStanding:
     """Compare what a folder holds with a trial's spec.
 
     What decides the bits of a result counts, of the engine too, and not the number of workers, for example. Only a
@@ -52,7 +52,7 @@ def standing(path: Path, spec: Spec, thorough: bool) -> Standing:
     """
     folder = RunFolder(path)
     if not folder.spec.exists():
-        return Standing("nothing")
+        return TrialStanding("nothing")
     found = folder.read()
     before, now = _settings(spec_of(folder, found)), _settings(spec)
     undecided = now["engine"].get("compute") == "auto" != before["engine"].get("compute")
@@ -62,28 +62,29 @@ def standing(path: Path, spec: Spec, thorough: bool) -> Standing:
     elif undecided:
         now["engine"] = before["engine"]
     for where, old, new in differences(before, now, FREE | ENDS):
-        return Standing("other", f"{where} was {short(old)}, and is {short(new)} now")
+        return TrialStanding("other", f"{where} was {short(old)}, and is {short(new)} now")
     about = summarise(folder, found)
     if any(differences(before, now, FREE)):
         return _ends_elsewhere(found, spec)
     if (undecided or _own_code(spec)) and not thorough:
-        return Standing("unknown")
+        return TrialStanding("unknown")
     if _own_code(spec) and not _same_code(found, spec):
-        return Standing("other", "the data, or code of your own, have changed")
+        return TrialStanding("other", "the data, or code of your own, have changed")
     best, lowest = found.history.best, found.history.lowest
     kind = about["state"] if about["state"] in ("finished", "diverged") else "unfinished"
-    return Standing(kind, "", found.round, best[1] if best else None, lowest[1] if lowest else None)
+    return TrialStanding(kind, "", found.round, best[1] if best else None, lowest[1] if lowest else None)
 
 
-def _ends_elsewhere(found: Contents, spec: Spec) -> Standing:
+def _ends_elsewhere(found: Contents, spec: Spec) -> TrialStanding:
     """Say whether a run can go on from where it is, or has gone past where it would have ended."""
-    records, options = found.history.records, vars(spec.options)
-    for number in range(1, len(records)):
-        if (why := early_stop(records[:number], options)) is not None:
-            return Standing("other", f"it would have stopped after round {records[number - 1]['round']}: {why}")
+    options, reached = spec.options, Standing()
+    for record in found.history.records[:-1]:
+        reached = reached.after(record)
+        if (why := reached.ending(options.stop_at, options.patience, options.stop_after_seconds)) is not None:
+            return TrialStanding("other", f"it would have stopped after round {record['round']}: {why}")
     if found.round > spec.options.rounds:
-        return Standing("other", f"it has {found.round} rounds, and is to have {spec.options.rounds} now")
-    return Standing("shorter", round=found.round)
+        return TrialStanding("other", f"it has {found.round} rounds, and is to have {spec.options.rounds} now")
+    return TrialStanding("shorter", round=found.round)
 
 
 def _same_code(found: Contents, spec: Spec) -> bool:
