@@ -33,7 +33,7 @@ _namespace(
         "fedquilt.experiment.run": ("Run", "resume", "run"),
         "fedquilt.experiment.spec": ("load_spec",),
         "fedquilt.experiment.summary": ("summary",),
-        "fedquilt.experiment.sweep": ("sweep",),
+        "fedquilt.experiment.sweeping.sweep": ("SweepResult", "sweep"),
         "fedquilt.experiment.training": ("train",),
         "fedquilt.models.weights": ("load_weights",),
         "fedquilt.partition.partition": ("Partition",),

@@ -40,7 +40,7 @@ from fedquilt.experiment.result import Result
 from fedquilt.experiment.run import Run, resume, run
 from fedquilt.experiment.spec import load_spec
 from fedquilt.experiment.summary import summary
-from fedquilt.experiment.sweep import sweep
+from fedquilt.experiment.sweeping.sweep import SweepResult, sweep
 from fedquilt.experiment.training import train
 from fedquilt.methods.centralised import centralised
 from fedquilt.methods.ditto import ditto
@@ -99,6 +99,7 @@ __all__ = [
     "Run",
     "Simulation",
     "Split",
+    "SweepResult",
     "arrays",
     "availability",
     "centralised",

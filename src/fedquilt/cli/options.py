@@ -35,4 +35,10 @@ NoImport = Annotated[
 Out = Annotated[
     Path | None, typer.Option("--out", file_okay=False, help="The folder to write to (default: runs/NAME).")
 ]
+ExperimentFile = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment file (TOML).")]
+Scale = Annotated[str | None, typer.Option("--scale", help="The name of one of the experiment's scales.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", help="Trials at once (default: one a core).")]
+Only = Annotated[
+    list[str] | None, typer.Option("--only", metavar="CASE", help="Run the trials of this case only; repeatable.")
+]
 RunFolderPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]

@@ -1,78 +1,78 @@
-"""`fedquilt sweep`: run a spec over a grid of values."""
+"""`fedquilt sweep`: run the trials of an experiment."""
 
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Column, Table
 
 import fedquilt
 from fedquilt.analysis.divergence import HINT
-from fedquilt.base.text import figure, percent
-from fedquilt.cli.console import complain, out, say
+from fedquilt.cli.console import complain, out, say, warn
 from fedquilt.cli.exits import FAILED, INTERRUPTED
-from fedquilt.cli.options import NoImport, Out, Sets, Unsets
-from fedquilt.experiment.design.experiment import load_experiment
-from fedquilt.experiment.progress import Lines, Live, watcher
+from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scale, Sets, Unsets
+from fedquilt.cli.results import show_results
 
-EXAMPLE = "fedquilt sweep experiments/mcmahan-2017/table-1.toml"
+if TYPE_CHECKING:
+    from fedquilt.experiment.sweeping.sweep import SweepResult
+
+EXAMPLE = "fedquilt sweep experiments/mcmahan-2017/table-1.toml --scale small"
 UNTOUCHED = "Interrupted before any training began: nothing was started, and nothing saved."
 
 
 def sweep(
-    spec: Annotated[Path, typer.Argument(help="An experiment file.")],
+    file: ExperimentFile,
+    scale: Scale = None,
+    jobs: Jobs = None,
+    only: Only = None,
     sets: Sets = None,
     unsets: Unsets = None,
     folder: Out = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so many minutes; the same command goes on later.")
+    ] = None,
     no_import: NoImport = False,
 ) -> None:
-    """Run a spec over a grid of values; finished points are kept, interrupted ones go on."""
-    checked = load_experiment(spec, sets or (), unsets or ())
-    displays: list[Live | Lines] = []
+    """Run an experiment's trials, several at once; finished ones are kept, interrupted ones go on."""
+    from fedquilt.experiment.design.experiment import load_experiment
+    from fedquilt.experiment.sweeping.display import sweep_display
 
-    def announce(name: str, number: int, total: int) -> Live | Lines:
-        for shown in displays:
-            shown.close()
-        displays.append(watcher(out, f"[{number}/{total}] {name}"))
-        return displays[-1]
-
+    experiment = load_experiment(file, sets or (), unsets or (), scale, only or ())
+    display = sweep_display(out, file.stem)
+    budget = None if minutes is None else 60 * minutes
     try:
-        done = fedquilt.sweep(checked, (), folder, announce)
+        done = fedquilt.sweep(experiment, out=folder, jobs=jobs, watcher=display, budget_seconds=budget)
     finally:
-        for shown in displays:
-            shown.close()
-    target = "target" if done.target is None else percent(done.target)
-    by_loss = all(point.best is None for point in done.points) and any(point.loss is not None for point in done.points)
-    best = "lowest loss" if by_loss else "best accuracy"
-    table = Table(Column("point", overflow="fold"), best, title=spec.stem, title_justify="left")
-    if done.target is not None:
-        table.add_column(f"rounds to {target}")
-    for point in done.points:
-        score = figure("loss", point.loss) if by_loss else percent(point.best)
-        score = {"finished": score, "not run": "not run"}.get(point.state, f"{score} ({point.state})")
-        crossed = "–" if point.rounds_to_target is None else f"{point.rounds_to_target:.1f}"
-        cells = [score] if done.target is None else [score, crossed]
-        table.add_row(escape(point.name), *cells, style="bold" if point is done.winner else "")
-    out.print(table)
-    ended = sum(point.state in ("finished", "diverged") for point in done.points)
-    far = f" of the {ended} of {len(done.points)} points that are done" if ended < len(done.points) else ""
-    if done.winner is not None and done.reached is False:
-        nearest = f"loss {figure('loss', done.winner.loss)}" if by_loss else percent(done.winner.best)
-        say(f"No point reached {target}; the nearest{far}: {done.winner.name}, with {nearest}")
-    elif done.winner is not None:
-        say(f"best{far}: {done.winner.name}")
-    for where, value in done.published.items():
-        say(f"published, {where}: {value}")
-    say(f"Results: {done.results}")
-    if done.interrupted:
-        again = ["fedquilt", "sweep", str(spec), *(word for change in sets or () for word in ("--set", change))]
-        again += [word for key in unsets or () for word in ("--unset", key)] + ["--no-import"] * no_import
-        say(f"Interrupted. Go on with: {shlex.join([*again, '--out', str(folder)] if folder else again)}")
+        display.close()
+    _close(done)
+    if done.interrupted or done.out_of_time:
+        again = ["fedquilt", "sweep", str(file), *_words("--scale", scale), *_words("--jobs", jobs)]
+        again += [word for case in only or () for word in ("--only", case)]
+        again += [word for change in sets or () for word in ("--set", change)]
+        again += [word for key in unsets or () for word in ("--unset", key)] + _words("--out", folder)
+        again += _words("--minutes", None if minutes is None else f"{minutes:g}") + ["--no-import"] * no_import
+        say(f"{'Interrupted' if done.interrupted else 'Out of time'}. Go on with: {shlex.join(again)}")
         raise typer.Exit(INTERRUPTED)
-    if all(point.diverged for point in done.points):
-        complain(f"every point diverged. {HINT}.")
+    states = [row.state for row in done.trials]
+    if all(state == "diverged" for state in states):
+        complain(f"every trial diverged. {HINT}.")
+    if all(state == "diverged" for state in states) or "failed" in states:
         raise typer.Exit(FAILED)
+
+
+def _words(option: str, value: object) -> list[str]:
+    return [] if value is None else [option, str(value)]
+
+
+def _close(done: SweepResult) -> None:
+    """Say how the trials ended, and where their results are."""
+    for row in done.trials:
+        if row.state in ("failed", "diverged"):
+            why = f": {row.reason}" if row.reason else ""
+            warn(f"{row.name} {row.state}{why} (see {done.folder / row.name / 'log.txt'})")
+    if any(row.state == "finished" for row in done.trials):
+        show_results(done.table)
+    say(f"Trials: {done.folder}")
+    if not (done.interrupted or done.out_of_time):
+        say(f"Page: fedquilt report {shlex.quote(str(done.folder))}")

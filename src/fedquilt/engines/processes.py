@@ -73,10 +73,15 @@ def _engine(workers: int | None, start: Start | None, execution: Execution) -> P
     if start == "fork" and not on_cpu:
         raise SpecError(f'start: a forked process cannot use device = "{execution.place.device}"; use "spawn"')
     usual: Start = "fork" if on_cpu and sys.platform == "linux" else "spawn"
-    return ProcessEngine(execution, workers or (_cores() if on_cpu else 1), start or usual)
+    return ProcessEngine(execution, workers or (cores() if on_cpu else 1), start or usual)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Return how many cores this process may use.
+
+    >>> cores() >= 1
+    True
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import warnings
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict
 from functools import partial
 from typing import Protocol, runtime_checkable
 
@@ -29,6 +30,7 @@ from fedquilt.experiment.notices import (
 from fedquilt.experiment.result import Result, result_of
 from fedquilt.experiment.run_writer import RunWriter
 from fedquilt.experiment.spec import Options
+from fedquilt.experiment.stopping import early_stop
 from fedquilt.experiment.storage import storing
 from fedquilt.round.federation import Federation
 from fedquilt.round.loop import rounds
@@ -93,7 +95,7 @@ def execute(
                 session = stack.enter_context(_opened(engine, federation, watcher))
                 if watcher is not None:
                     watcher.begin(history, last)
-                if _reached(history, options) or _stopped(history, options, last):
+                if _stopped(history, options, last):
                     return result_of(federation, history, run, interrupted=False, diverged=divergence(history, last))
                 heard = None if watcher is None else watcher.heard
                 # What the server itself computes is computed where the clients are.
@@ -114,7 +116,7 @@ def execute(
                         warn_of_untested(history)
                         warn_of_odd_metrics(history)
                         warn_of_divergence(history, options, last)
-                        done = run.round == last or _reached(history, options) or _stopped(history, options, last)
+                        done = run.round == last or _stopped(history, options, last)
                         if run_writer is not None:
                             run_writer.keep(run, record, now=done)
                         if watcher is not None:
@@ -180,12 +182,9 @@ def _begun(
     return run, History(records, run.round), run_writer
 
 
-def _reached(history: History, options: Options) -> bool:
-    accuracy = history.records[-1]["accuracy"] if history.records else None
-    return options.stop_at is not None and accuracy is not None and accuracy >= options.stop_at
-
-
 def _stopped(history: History, options: Options, last: int) -> bool:
+    if early_stop(history.records, asdict(options)) is not None:
+        return True
     return options.on_divergence == "stop" and divergence(history, last) is not None
 
 

@@ -85,7 +85,15 @@ def differences(
 
 _FREE = {
     *("run.rounds", "run.stop_at", "run.eval_every", "run.checkpoint_seconds", "run.client_seconds"),
-    *("run.on_divergence", "run.import_from", "engine.name", "engine.workers", "engine.start"),
+    *(
+        "run.patience",
+        "run.budget_seconds",
+        "run.on_divergence",
+        "run.import_from",
+        "engine.name",
+        "engine.workers",
+        "engine.start",
+    ),
 }
 """Keys that may change while a run is interrupted."""
 

@@ -46,7 +46,7 @@ from fedquilt.experiment.contents import (
     read_contents,
     read_saved,
 )
-from fedquilt.experiment.sealed import sealed_json, sealed_text
+from fedquilt.experiment.sealed import DamagedError, sealed_json, sealed_text, unsealed_text
 from fedquilt.experiment.storage import FULL, READ_ONLY, storing
 from fedquilt.partition.stored import describe_stored, to_bytes
 from fedquilt.round.federation import Federation
@@ -141,6 +141,13 @@ class RunFolder:
         """Note why a run could not go on."""
         with contextlib.suppress(OSError):
             write_whole(self.path / ERROR, sealed_text(why).encode())
+
+    def failure(self) -> str | None:
+        """Return why a run could not go on, or could not even begin; None if nothing says so."""
+        try:
+            return unsealed_text((self.path / ERROR).read_bytes()).strip()
+        except (OSError, DamagedError):
+            return None
 
     def forgive(self) -> None:
         """Forget why a run could not go on: it is tried again."""

@@ -36,6 +36,16 @@ def no_import() -> Iterator[None]:
         _REFUSED.reset(before)
 
 
+def importing_refused() -> bool:
+    """Say whether code that a spec names is refused here; a process that is started has to be told.
+
+    >>> with no_import():
+    ...     importing_refused()
+    True
+    """
+    return _REFUSED.get()
+
+
 def imported(path: str, folder: Path | None, where: str) -> Callable[..., Any]:
     """Return what an import path such as "my_models:Net" names, looking into `folder` first.
 

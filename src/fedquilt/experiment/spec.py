@@ -69,6 +69,9 @@ class Options:
     - `validation`: hold out this share of every client's training examples, and measure accuracy and loss there too;
       `folds`, `fold`: hold out one of so many parts instead, for cross-validation.
     - `stop_at`: stop once test accuracy reaches this.
+    - `patience`: stop once so many rounds have brought no better accuracy, on validation examples where some are held out;
+      no lower test loss, where accuracy is not measured.
+    - `budget_seconds`: stop at the end of the round in which the rounds have taken this long, all together.
     - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
     - `client_seconds`: how long a client may take, by the clock, before it is left out of the round; unset, for ever.
     - `on_divergence`: what to do once the run has diverged: "stop", or "go_on" to the last round.
@@ -85,6 +88,8 @@ class Options:
     train_loss: bool = False
     diagnose: bool = False
     stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
+    patience: Count | None = None
+    budget_seconds: Positive | None = None
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     folds: Annotated[int, Field(ge=2)] | None = None
     fold: Annotated[int, Field(ge=0)] | None = None

@@ -14,6 +14,7 @@ from fedquilt.analysis.divergence import divergence
 from fedquilt.base.text import visible
 from fedquilt.experiment.contents import ERROR, Contents
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.stopping import early_stop
 
 
 def summary(path: str | Path) -> dict[str, Any]:
@@ -52,11 +53,11 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
     if latest is not None and "last_round" in latest.about:  # a method that ends by itself, such as one_shot
         rounds = min(rounds or math.inf, int(latest.about["last_round"]))
     complete = found.round >= (rounds or math.inf)
-    reached = last is not None and last >= options.get("stop_at", float("inf"))
+    early = early_stop(newest, options)
     saved = 0 if latest is None else latest.run.round
     diverged = None if found.lost else divergence(history, rounds)
     stopped = diverged is not None and options.get("on_divergence", "stop") == "stop"
-    state = "running" if folder.running() else "finished" if complete or reached or stopped else "interrupted"
+    state = "running" if folder.running() else "finished" if complete or early or stopped else "interrupted"
     if state == "finished" and saved < found.round:
         state = "interrupted"
     if state == "interrupted" and (folder.path / ERROR).exists():
@@ -78,6 +79,7 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
         "good_checkpoint": latest is not None if latest is not None or found.unusable else None,
         "digest": None if latest is None else latest.about.get("model"),
         "diverged": diverged if state == "diverged" else None,
+        "stopped": early if state == "finished" and not complete else None,
         "error": (found.error or "not known: the file that says it is damaged") if state == "failed" else None,
         "per_client_accuracy": _newest(newest, "per_client_accuracy"),
         "per_client_accuracy_worst_tenth": _newest(newest, "per_client_accuracy_worst_tenth"),

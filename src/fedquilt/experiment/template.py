@@ -13,6 +13,7 @@ eval_every = 1            # rounds between tests
 # train_loss = true       # also measure the loss on the whole training set
 # metrics = ["accuracy", "top5"]   # what a test measures besides the loss
 # stop_at = 0.97          # stop once test accuracy reaches this
+# patience = 20           # stop once this many rounds have brought no better accuracy
 # checkpoint_seconds = 10 # how much work a crash may cost
 
 [data]

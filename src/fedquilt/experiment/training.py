@@ -69,6 +69,8 @@ def train(
     client_seconds: float | None = None,
     on_divergence: Literal["stop", "go_on"] = "stop",
     from_start: bool = False,
+    patience: int | None = None,
+    budget_seconds: float | None = None,
 ) -> Result:
     """Train your own model on your own data, and return the history and the trained model.
 
@@ -81,7 +83,8 @@ def train(
     what of it not to take, and the parts to train, or how many of the last layers. `simulate` is who shows up and how
     faithfully, as `[dropout(0.1), stragglers(deadline=60.0)]`. `client_seconds` is how long a client may take, by the
     clock, before it is left out of the round. A run that diverges stops, with a warning, and its result's `diverged` says
-    why; `on_divergence="go_on"` runs all rounds all the same.
+    why; `on_divergence="go_on"` runs all rounds all the same. It also stops early at the accuracy `stop_at`, after
+    `patience` rounds that brought no better one, and once its rounds have taken `budget_seconds`.
 
     >>> import numpy as np, torch
     >>> from fedquilt import arrays, fed_avg, iid, inline, train

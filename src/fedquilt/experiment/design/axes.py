@@ -9,6 +9,7 @@ from typing import Any
 from fedquilt.base.errors import SpecError
 from fedquilt.base.text import short, visible
 from fedquilt.experiment.design.keys import flattened, labels, lists, short_names
+from fedquilt.experiment.design.search import Values, tuned_values
 from fedquilt.experiment.toml import Table
 
 LONGEST_LABEL = 100
@@ -19,7 +20,7 @@ class Change:
     """What a case changes: dotted keys of the spec, and lists of values to tune over in this case alone."""
 
     keys: Table
-    tune: dict[str, list[Any]] = field(default_factory=dict)
+    tune: dict[str, Values] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Axis:
 
 def read_change(content: Mapping[str, Any], where: str) -> Change:
     """Read what a case, or a condition, changes."""
-    tune = lists(content["tune"], f"{where} tune") if "tune" in content else {}
+    tune = tuned_values(content["tune"], f"{where} tune") if "tune" in content else {}
     return Change(flattened({key: value for key, value in content.items() if key != "tune"}, where), tune)
 
 

@@ -22,6 +22,7 @@ from fedquilt.experiment.design.axes import Axis, Change
 from fedquilt.experiment.design.conditions import Condition
 from fedquilt.experiment.design.formula import Formula
 from fedquilt.experiment.design.keys import VALUES, assign, flattened, folder_name, label, takes
+from fedquilt.experiment.design.search import Search, Values
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.design.tuning import Tuning
 from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES, check_spec
@@ -47,6 +48,7 @@ class Blueprint:
     scale_tunes: frozenset[str]
     sets: Table
     shortened: dict[str, str]
+    search: Search | None = None
 
     @property
     def repeats(self) -> int:
@@ -67,7 +69,7 @@ class Blueprint:
             if not any(condition.skip and condition.holds(cell) for condition in self.conditions):
                 yield cell
 
-    def tuned(self, cell: Sequence[str]) -> dict[str, list[Any]]:
+    def tuned(self, cell: Sequence[str]) -> dict[str, Values]:
         """Return what is tuned in a cell: keys that its function takes and that its case does not set by itself."""
         tables = self._plain(cell)
         own = self._own_lists(cell)
@@ -79,16 +81,20 @@ class Blueprint:
         }
 
     def combinations(self, cell: Sequence[str]) -> Iterator[Table]:
-        """Go through the combinations of tuned values in a cell."""
-        lists = self.tuned(cell)
+        """Go through the combinations of tuned values in a cell; none that are searched for are known beforehand."""
+        if self.search is not None:
+            return
+        lists = {key: values for key, values in self.tuned(cell).items() if isinstance(values, list)}
         for values in itertools.product(*lists.values()):
             yield dict(zip(lists, values, strict=True))
 
     def count(self) -> int:
         """Count the trials, before any is made."""
         folds = self.tuning.folds if self.tuning is not None else None
-        each = (math.prod(len(values) for values in self.tuned(cell).values()) for cell in self.cells())
-        return sum(each) * (folds or self.repeats)
+        if self.search is not None:
+            return self.search.trials * self.repeats * sum(1 for _ in self.cells())
+        lists = ([each for each in self.tuned(cell).values() if isinstance(each, list)] for cell in self.cells())
+        return sum(math.prod(map(len, each)) for each in lists) * (folds or self.repeats)
 
     def trial(self, cell: Sequence[str], tuned: Mapping[str, Any], repeat: int = 0, fold: int | None = None) -> Trial:
         """Make the trial of a cell with these tuned values, of the `repeat`-th repetition, or of one fold."""
@@ -103,7 +109,7 @@ class Blueprint:
         spec = check_spec(tables, source=f"{self.source} ({name})", folder=self.folder)
         return Trial(name, tuple(cell), dict(tuned), repeated, fold, spec, derived)
 
-    def _lists(self, cell: Sequence[str]) -> dict[str, list[Any]]:
+    def _lists(self, cell: Sequence[str]) -> dict[str, Values]:
         """Return the lists of values that trials of a cell differ by."""
         common = self.tuning.keys if self.tuning is not None else {}
         return {**common, **self._own_lists(cell), **self.repeat}
@@ -219,6 +225,7 @@ def _no_case(cells: Sequence[Mapping[str, Any]], key: str) -> str:
     return f"no case takes this key; {nearest(name, taken - GIVEN.get(table, frozenset()))}"
 
 
-def _text(value: object, values: Sequence[Any]) -> str:
-    """Write a value as part of a folder's name, so that it differs from the others in its list."""
-    return label(value, exact=sum(label(each) == label(value) for each in values) != 1)
+def _text(value: object, values: Values) -> str:
+    """Write a value as part of a folder's name, so that it differs from the others in its list, or range."""
+    alone = isinstance(values, list) and sum(label(each) == label(value) for each in values) == 1
+    return label(value, exact=not alone)

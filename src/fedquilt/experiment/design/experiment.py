@@ -38,6 +38,7 @@ from fedquilt.experiment.design.keys import SPEC_TABLES, VALUES, flattened, list
 from fedquilt.experiment.design.metric import CellMetric, read_metrics
 from fedquilt.experiment.design.published import PublishedValue, read_published
 from fedquilt.experiment.design.scale import chosen_scale, dotted, kept, scale_keys, scaled
+from fedquilt.experiment.design.search import Range, Search, read_search
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.design.tuning import Tuning, read_tuning
 from fedquilt.experiment.spec import EXPERIMENT_TABLES, assignment, change, read_tables, require_tables
@@ -61,7 +62,7 @@ class Experiment:
       one of these too, and a cell's key ends with the metric's label.
     - `trials`: all runs. With cross-validation (`tuning.folds`) these are the folds; the runs with the values that they
       choose follow: `fedquilt.experiment.results.selection.trials_of` returns both.
-    - `search`: what the file says of searching for values, as it is written.
+    - `cells`: the cells whose trials are run, which `--only` may make fewer. Those of a search are not known beforehand.
     """
 
     title: str
@@ -70,6 +71,7 @@ class Experiment:
     axes: dict[str, tuple[str, ...]]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
     trials: tuple[Trial, ...]
     metrics: tuple[CellMetric, ...]
     tuning: Tuning | None
@@ -78,7 +80,6 @@ class Experiment:
     file: Path | None
     significance: Significance | None
     figures: tuple[FigureRequest, ...]
-    search: Table | None
     tables: Table
     blueprint: Blueprint
 
@@ -180,7 +181,6 @@ class _Parts:
     published: tuple[PublishedValue, ...]
     significance: Significance | None
     figures: tuple[FigureRequest, ...]
-    search: Table | None
 
 
 def _read(tables: Table, source: str, folder: Path | None, scale: str | None, sets: Table) -> _Parts:
@@ -200,8 +200,7 @@ def _read(tables: Table, source: str, folder: Path | None, scale: str | None, se
     # What was published is of the full experiment's metric, and nothing to compare another with.
     published = () if "metric" in changes else tuple(each for each in published if each.key in keys)
     figures = read_figures(changed.get("figure", []), blueprint.axes, list(blueprint.cells()), source)
-    search = changed.get("search")
-    return _Parts(blueprint, about, rows, columns, metrics, published, compared, figures, search)
+    return _Parts(blueprint, about, rows, columns, metrics, published, compared, figures)
 
 
 def _resolved(metric: CellMetric, blueprint: Blueprint, axes: Sequence[Axis], keys: set[tuple[str, ...]]) -> CellMetric:
@@ -246,10 +245,12 @@ def _blueprint(
         for given, name in ((keys, where), (sets, "--set")):
             if key in given:
                 raise SpecError(f"{name} {key}: it varies, in {home}: change the list there instead")
-    own = [key for axis in axes for each in axis.cases.values() for key in each.tune]
-    own += [key for condition in conditions for key in condition.change.tune]
+    changes = [each for axis in axes for each in axis.cases.values()] + [each.change for each in conditions]
+    own = [key for each in changes for key in each.tune]
     if own and tuning is None:
         raise SpecError(f'{source}: [tune] by: a case tunes {own[0]}: say how, with [tune] by = "validation" or "test"')
+    search = read_search(tables.get("search"), source)
+    _require_searched(tuning, search, changes, source)
     formulas = flattened(tables.get("derive", {}), f"{source}: [derive]")
     base = {name: tables[name] for name in (*SPEC_TABLES, VALUES) if name in tables}
     return Blueprint(
@@ -269,7 +270,27 @@ def _blueprint(
             [*(key for axis in axes if not axis.named for key in axis.keys), *varied, *own],
             taken=[axis.name for axis in axes if axis.named],
         ),
+        search=search,
     )
+
+
+def _require_searched(tuning: Tuning | None, search: Search | None, changes: Sequence[Change], source: str) -> None:
+    """Refuse ranges that nothing searches, and a search of nothing."""
+    tuned: Table = {} if tuning is None else dict(tuning.keys)
+    for each in changes:
+        tuned |= each.tune
+    ranges = [key for key, values in tuned.items() if isinstance(values, Range)]
+    if search is None and ranges:
+        raise SpecError(
+            f'{source}: [tune] "{ranges[0]}": a range is searched: add [search] with trials = 30, for example'
+        )
+    if search is not None and not tuned:
+        raise SpecError(
+            f'{source}: [search]: there is nothing to search: write [tune] with by and, for example, "method.lr" = '
+            "{ low = 0.001, high = 1.0, log = true }"
+        )
+    if search is not None and tuning is not None and tuning.folds is not None:
+        raise SpecError(f"{source}: [search]: does not go with [tune] folds; hold out [run] validation = 0.1 instead")
 
 
 def _key_space(blueprint: Blueprint, metrics: Sequence[CellMetric]) -> tuple[tuple[Axis, ...], set[tuple[str, ...]]]:
@@ -327,6 +348,7 @@ def _finished(parts: _Parts, path: Path | None, tables: Table, scale: str | None
     if not count:
         raise SpecError(f"{blueprint.source}: no trial is left: [[when]] leaves every cell out")
     blueprint.require_taken()
+    cells = _cells(blueprint, only)
     return Experiment(
         title=about.get("title") or (path.stem if path is not None else "experiment"),
         source=about.get("source"),
@@ -334,7 +356,8 @@ def _finished(parts: _Parts, path: Path | None, tables: Table, scale: str | None
         axes={axis.name: tuple(axis.cases) for axis in blueprint.axes},
         rows=parts.rows,
         columns=parts.columns,
-        trials=_trials(blueprint, only),
+        cells=cells,
+        trials=_trials(blueprint, cells),
         metrics=parts.metrics,
         tuning=blueprint.tuning,
         published=parts.published,
@@ -342,19 +365,24 @@ def _finished(parts: _Parts, path: Path | None, tables: Table, scale: str | None
         file=path,
         significance=parts.significance,
         figures=parts.figures,
-        search=parts.search,
         tables=tables,
         blueprint=blueprint,
     )
 
 
-def _trials(blueprint: Blueprint, only: Sequence[str]) -> tuple[Trial, ...]:
+def _cells(blueprint: Blueprint, only: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     wanted = [_wanted(blueprint, name) for name in only]
+    return tuple(
+        cell
+        for cell in blueprint.cells()
+        if not wanted or any(cell[axis] == case for places in wanted for axis, case in places)
+    )
+
+
+def _trials(blueprint: Blueprint, cells: Sequence[tuple[str, ...]]) -> tuple[Trial, ...]:
     folds = blueprint.tuning.folds if blueprint.tuning is not None else None
     trials: list[Trial] = []
-    for cell in blueprint.cells():
-        if wanted and not any(cell[axis] == case for places in wanted for axis, case in places):
-            continue
+    for cell in cells:
         for tuned in blueprint.combinations(cell):
             if folds is None:
                 trials += [blueprint.trial(cell, tuned, repeat) for repeat in range(blueprint.repeats)]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from fedquilt.base.errors import SpecError
 from fedquilt.base.text import short
-from fedquilt.experiment.design.keys import lists
+from fedquilt.experiment.design.search import Values, tuned_values
 
 BY: tuple[Literal["validation", "test"], ...] = ("validation", "test")
 
@@ -18,12 +18,12 @@ class Tuning:
     """Keys that are tuned, and how the best values are chosen.
 
     - `by`: "validation", on examples held out from clients' training data; or "test", as many papers did.
-    - `keys`: the values that are tried; a case may have more, or others.
+    - `keys`: the values that are tried, or the ranges that are searched; a case may have more, or others.
     - `folds`: of cross-validation; the chosen values are then trained again on all training data.
     """
 
     by: Literal["validation", "test"]
-    keys: dict[str, list[Any]]
+    keys: dict[str, Values]
     folds: int | None = None
 
 
@@ -43,7 +43,7 @@ def read_tuning(table: object, source: str) -> Tuning | None:
         raise SpecError(f"{where} folds: must be a whole number from 2 to 1000, got {short(folds)}")
     if folds is not None and by != "validation":
         raise SpecError(f'{where} folds: cross-validation chooses by = "validation", got {short(by)}')
-    return Tuning(by, lists(_rest(table), where), folds)
+    return Tuning(by, tuned_values(_rest(table), where), folds)
 
 
 def _rest(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,8 @@ def outcome_of(trial: Trial, folder: Path) -> Outcome:
     """Read the run of a trial below an experiment's folder; what cannot be read is a problem of this trial alone."""
     run = RunFolder(folder / trial.name)
     nothing = History([])
+    if not run.spec.exists() and (why := run.failure()) is not None:
+        return Outcome(trial, run.path, "failed", nothing, f"failed: {why}")
     if not run.spec.exists():
         return Outcome(trial, run.path, "not run", nothing, "has not been run")
     try:

@@ -15,9 +15,11 @@ from typing import Any
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.design.metric import COSTS, CellMetric
+from fedquilt.experiment.design.search import Range, Values
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.results.measured import measure
 from fedquilt.experiment.results.outcome import Outcome, outcome_of
+from fedquilt.experiment.results.proposals import proposed_trials
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ def choose(experiment: Experiment, outcomes: Sequence[Outcome], metric: CellMetr
     tuned = groups[best][0].trial.tuned
     tried = [group[0].trial.tuned for group in groups.values()]
     known = math.isfinite(scored[best][-1])
-    return Choice(tuned, tuple(groups[best]), complete, _at_edge(tuned, tried) if known else ())
+    ranges = experiment.blueprint.tuned(outcomes[0].trial.cell)
+    return Choice(tuned, tuple(groups[best]), complete, _at_edge(tuned, tried, ranges) if known else ())
 
 
 def _score(
@@ -67,24 +70,34 @@ def _score(
     return (len(group) - len(sound), missing, len(group) - len(reached), mean)
 
 
-def _at_edge(tuned: Mapping[str, Any], tried: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def _at_edge(
+    tuned: Mapping[str, Any], tried: Iterable[Mapping[str, Any]], values: Mapping[str, Values]
+) -> tuple[str, ...]:
     edges = []
     for key, value in tuned.items():
-        values = {each[key] for each in tried if key in each and _is_number(each[key])}
-        if _is_number(value) and len(values) > 1 and value in (min(values), max(values)):
+        searched = values.get(key)
+        if isinstance(searched, Range):
+            edges += [key] if searched.at_edge(value) else []
+            continue
+        numbers = {each[key] for each in tried if key in each and _is_number(each[key])}
+        if _is_number(value) and len(numbers) > 1 and value in (min(numbers), max(numbers)):
             edges.append(key)
     return tuple(edges)
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def trials_of(experiment: Experiment, folder: str | Path) -> list[Trial]:
     """Return the trials to run so far: those of the experiment and, once a cell's folds have ended, those they choose.
 
+    Of a search, these are the proposals so far that were not given up.
+
     A sweep runs these, and asks again, until there are no more.
     """
+    if experiment.blueprint.search is not None:
+        return proposed_trials(experiment, Path(folder))
     trials = list(experiment.trials)
     if experiment.tuning is None or experiment.tuning.folds is None:
         return trials

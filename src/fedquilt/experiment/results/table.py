@@ -11,6 +11,8 @@ from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.results.cells import Cell
 from fedquilt.experiment.results.written import unit_of
 
+AT_EDGE = "The best value is at the edge of those tried"
+
 
 @dataclass(frozen=True)
 class ResultTable:
@@ -118,7 +120,7 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
         if cell.at_edge
     ]
     if edges:
-        notes.append(f"The best value is at the edge of those tried: {listed(edges, 5)}. Try values beyond it.")
+        notes.append(f"{AT_EDGE}: {listed(edges, 5)}. Try values beyond it.")
     problems = [f"{', '.join(cell.key)}: {cell.problem}" for cell in cells if cell.problem is not None]
     if problems:
         notes.append(

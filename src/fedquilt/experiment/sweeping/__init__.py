@@ -1,0 +1,1 @@
+"""Runs the trials of an experiment: several at once, each in a process of its own, and resumable at any moment."""

@@ -1,0 +1,243 @@
+"""Conducts a sweep: starts trials as others end, notes what they tell, and ends cleanly on Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from fedquilt.base import interrupts
+from fedquilt.base.errors import FedquiltError
+from fedquilt.base.text import counted
+from fedquilt.experiment.contents import ASIDE
+from fedquilt.experiment.design.trial import Trial
+from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.imports import importing_refused
+from fedquilt.experiment.summary import quiet_summary
+from fedquilt.experiment.sweeping.board import Board, TrialProgress
+from fedquilt.experiment.sweeping.display import SweepWatcher
+from fedquilt.experiment.sweeping.jobs import Jobs, jobs_for
+from fedquilt.experiment.sweeping.local import ThisMachine
+from fedquilt.experiment.sweeping.places import ENDED, Advanced, Begun, Ended, Order, Place, State
+from fedquilt.experiment.sweeping.sources import Source
+from fedquilt.experiment.sweeping.standing import Standing, standing
+
+TICK = 0.5
+"""Seconds after which a display is refreshed where nothing happens."""
+
+TRIES = 3
+"""How often a trial is started that is interrupted without anybody having asked for it."""
+
+
+@dataclass(frozen=True)
+class Conducted:
+    """How a sweep went: its trials, and why it ended before all of them had, if it did."""
+
+    rows: tuple[TrialProgress, ...]
+    memory: dict[str, int]
+    interrupted: bool
+    out_of_time: bool
+
+
+def conduct(
+    source: Source,
+    folder: Path,
+    jobs: int | None = None,
+    watcher: SweepWatcher | None = None,
+    budget: float | None = None,
+    place: Callable[[], Place] = ThisMachine,
+) -> Conducted:
+    """Run trials below a folder until there are no more, or until `budget` seconds have passed.
+
+    On Ctrl-C trials save what is done, and the same call goes on from there; a further Ctrl-C does not wait for that.
+    """
+    with interrupts.taken(signal.SIGINT), ExitStack() as stack:
+        interrupts.hold()
+        return _Conductor(source, folder, jobs, watcher, budget, place, stack).conducted()
+
+
+class _Conductor:
+    def __init__(
+        self,
+        source: Source,
+        folder: Path,
+        jobs: int | None,
+        watcher: SweepWatcher | None,
+        budget: float | None,
+        place: Callable[[], Place],
+        stack: ExitStack,
+    ) -> None:
+        self._source, self._folder, self._watcher, self._stack = source, folder, watcher, stack
+        self._asked, self._make_place = jobs, place
+        self._until = None if budget is None else time.monotonic() + budget
+        self._board = Board()
+        self._waiting: list[int] = []
+        self._running: set[int] = set()
+        self._given_up: set[int] = set()
+        self._tries: Counter[int] = Counter()
+        self._memory: dict[str, int] = {}
+        self._stopping = False
+        self._jobs = Jobs(1, 1)
+
+    @cached_property
+    def _place(self) -> Place:
+        """Where trials run; nothing is started where all are finished."""
+        place = self._make_place()
+        self._stack.callback(place.close)
+        return place
+
+    def conducted(self) -> Conducted:
+        interrupted = out_of_time = False
+        try:
+            self._take_more()
+            while (self._waiting or self._running) and not out_of_time:
+                self._start_some()
+                self._hear()
+                out_of_time = self._until is not None and time.monotonic() >= self._until
+        except KeyboardInterrupt:
+            interrupts.hold()
+            interrupted = True
+        left = bool(self._waiting or self._running)
+        self._stop_all()
+        return Conducted(tuple(self._board.rows), self._memory, interrupted, out_of_time and left)
+
+    def _take_more(self) -> None:
+        """Put new trials on the board, and in line if they have not ended yet."""
+        others: dict[str, str] = {}
+        while trials := self._source.more():
+            for trial in trials:
+                with interrupts.allowed():
+                    found, reason = _look(self._folder / trial.name, trial)
+                ended = next((state for state in ENDED if state == found.kind), None)
+                row = TrialProgress(
+                    trial, ended or "waiting", found.round, 0, found.accuracy, found.loss, reason=reason
+                )
+                number = self._board.add(replace(row, kept=ended is not None))
+                if found.kind == "other":
+                    others[trial.name] = found.why
+                if ended is None:
+                    self._waiting.append(number)
+                else:
+                    self._source.ended(self._board.rows[number])
+        if others:
+            name, why = next(iter(others.items()))
+            warnings.warn(
+                f"{counted(len(others), 'trial')} of {self._folder} {'is' if len(others) == 1 else 'are'} run again, since "
+                f"what decides the result has changed ({name}: {why}); what was there is kept in {self._folder / ASIDE}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        specs = [self._board.rows[number].trial.spec for number in (*self._running, *self._waiting)]
+        self._jobs = max(self._jobs, jobs_for(specs, self._asked), key=lambda jobs: jobs.number)
+        self._board.jobs = self._jobs.number
+        self._show()
+
+    def _start_some(self) -> None:
+        while self._waiting and len(self._running) < self._jobs.number:
+            number = self._waiting.pop(0)
+            trial = self._board.rows[number].trial
+            try:
+                order = self._order(number, trial)
+            except FedquiltError as error:  # values that no file can hold
+                self._end(number, "failed", str(error))
+                continue
+            self._tries[number] += 1
+            self._board.started(number)
+            self._running.add(number)
+            self._place.start(order)
+
+    def _order(self, number: int, trial: Trial) -> Order:
+        spec = self._jobs.fitted(trial.spec)
+        home = None if spec.folder is None else str(spec.folder)
+        folder = (self._folder / trial.name).absolute()
+        return Order(number, trial.name, spec.to_toml(), spec.source, home, str(folder), importing_refused())
+
+    def _hear(self) -> None:
+        for event in self._place.wait(TICK):
+            if event.number not in self._running:
+                continue
+            if isinstance(event, Ended):
+                self._hear_end(event)
+            else:
+                self._hear_progress(event)
+        self._show()
+
+    def _hear_progress(self, event: Begun | Advanced) -> None:
+        self._board.heard(event)
+        if isinstance(event, Begun) or event.number in self._given_up or self._stopping:
+            return
+        if self._source.advanced(self._board.rows[event.number], event):
+            self._given_up.add(event.number)
+            self._place.stop(event.number)
+
+    def _hear_end(self, event: Ended) -> None:
+        row, number = self._board.rows[event.number], event.number
+        self._running.discard(number)
+        self._board.stopped(number)
+        if event.memory is not None:
+            self._memory[row.name] = event.memory
+        folder = RunFolder(self._folder / row.name)
+        if event.how is None:
+            reason = f"its process was ended by {_named(event.code)}"
+            folder.fail(reason)
+            self._end(number, "failed", reason)
+        elif event.how == "interrupted" and number in self._given_up:
+            self._end(number, "pruned", "others were better after as many rounds")
+        elif event.how == "interrupted" and not self._stopping and self._tries[number] < TRIES:
+            self._board.change(number, state="waiting")
+            self._waiting.insert(0, number)
+        else:
+            reasons = {"failed": folder.failure, "diverged": lambda: quiet_summary(folder.path)["diverged"]}
+            self._end(number, event.how, reasons.get(event.how, lambda: None)())
+
+    def _end(self, number: int, state: State, reason: str | None) -> None:
+        self._board.change(number, state=state, reason=reason)
+        if state != "interrupted":
+            self._source.ended(self._board.rows[number])
+            if not self._stopping:
+                self._take_more()
+
+    def _stop_all(self) -> None:
+        """Let trials save what is done, and wait for them."""
+        self._stopping = True
+        self._waiting.clear()
+        for number in self._running:
+            self._place.stop(number)
+        while self._running:
+            try:
+                self._hear()
+            except KeyboardInterrupt:
+                interrupts.hold()
+                for number in self._running:
+                    self._place.stop(number, at_once=True)
+
+    def _show(self) -> None:
+        if self._watcher is not None:
+            self._watcher.show(self._board)
+
+
+def _look(folder: Path, trial: Trial) -> tuple[Standing, str | None]:
+    """Look into a trial's folder; one that cannot be read is left to the trial itself, which fails with the reason."""
+    try:
+        found = standing(folder, trial.spec, thorough=False)
+    except FedquiltError:
+        return Standing("unknown"), None
+    return found, quiet_summary(folder)["diverged"] if found.kind == "diverged" else None
+
+
+def _named(code: int | None) -> str:
+    """Name the signal that ended a process.
+
+    >>> _named(-9), _named(1)
+    ('SIGKILL: the machine may have run out of memory', 'itself (exit code 1)')
+    """
+    if code is None or code >= 0:
+        return f"itself (exit code {code})"
+    name = signal.Signals(-code).name
+    return f"{name}: the machine may have run out of memory" if name == "SIGKILL" else name

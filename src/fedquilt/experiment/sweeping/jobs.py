@@ -1,0 +1,51 @@
+"""How many trials run at once, and with how many workers each.
+
+Measured (`python bench/sweep.py`, docs/fast.md): two trials with one worker each are done sooner than the same two one
+after the other with two workers each, whatever the model: nothing of a trial waits for the server, or for the slowest of a
+round's clients. So it is one trial a core; where there are fewer trials than cores, they share the cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fedquilt.base.errors import SpecError
+from fedquilt.engines.processes import cores
+from fedquilt.experiment.spec import Spec
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """`number` trials at once, each with so many `workers` where its spec does not say how many."""
+
+    number: int
+    workers: int
+
+    def fitted(self, spec: Spec) -> Spec:
+        """Return a trial's spec with its number of workers, which changes nothing of its result."""
+        part = spec.parts["engine"]
+        if part.arguments.get("workers", 1) is not None:  # the spec says it, or the engine has none
+            return spec
+        engine = replace(part, arguments=part.arguments | {"workers": self.workers})
+        return replace(spec, parts=spec.parts | {"engine": engine})
+
+
+def jobs_for(specs: Sequence[Spec], asked: int | None = None) -> Jobs:
+    """Decide how many of these trials run at once: as many as asked for, or one a core.
+
+    Trials whose spec has more `workers` take so many cores each, and of trials on another device than the CPU, one runs
+    at a time, since they would share its memory.
+
+    >>> jobs_for([], asked=0)
+    Traceback (most recent call last):
+    fedquilt.base.errors.SpecError: --jobs 0: at least one trial runs at a time
+    """
+    if asked is not None and asked < 1:
+        raise SpecError(f"--jobs {asked}: at least one trial runs at a time")
+    engines = [spec.parts["engine"].arguments for spec in specs]
+    each = max((engine.get("workers") or 1 for engine in engines), default=1)
+    on_device = any(engine.get("device", "cpu") != "cpu" for engine in engines)
+    usual = 1 if on_device else max(cores() // each, 1)
+    number = min(asked or usual, max(len(specs), 1))
+    return Jobs(number, max(cores() // number, 1))

@@ -1,0 +1,67 @@
+"""Which trials a sweep runs: those that an experiment lists, or those that a search proposes as others end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from fedquilt.experiment.design.experiment import Experiment
+from fedquilt.experiment.design.trial import Trial
+from fedquilt.experiment.results.selection import trials_of
+from fedquilt.experiment.sweeping.board import TrialProgress
+from fedquilt.experiment.sweeping.places import Advanced
+
+
+class Source(Protocol):
+    """Where the trials of a sweep come from."""
+
+    def more(self) -> Sequence[Trial]:
+        """Return trials to run that were not returned before, for as far as they can be known now."""
+
+    def advanced(self, row: TrialProgress, event: Advanced) -> bool:
+        """A trial has ended a round; say whether it is to be given up."""
+
+    def ended(self, row: TrialProgress) -> None:
+        """A trial has ended, or was found finished."""
+
+
+class Listed:
+    """The trials that an experiment lists and, after cross-validation, those with the values that the folds choose."""
+
+    def __init__(self, experiment: Experiment, folder: Path) -> None:
+        """Begin with what the experiment lists."""
+        self._experiment, self._folder = experiment, folder
+        self._returned: set[str] = set()
+        self._folds = Counter(trial.cell for trial in experiment.trials if trial.fold is not None)
+        self._due = True
+
+    def more(self) -> Sequence[Trial]:
+        """Return all of them, once; then what follows from the folds of a cell, when the last of them has ended."""
+        if not self._due:
+            return []
+        self._due = False
+        new = [trial for trial in trials_of(self._experiment, self._folder) if trial.name not in self._returned]
+        self._returned |= {trial.name for trial in new}
+        return new
+
+    def advanced(self, row: TrialProgress, event: Advanced) -> bool:
+        """Go on: no trial is given up."""
+        return False
+
+    def ended(self, row: TrialProgress) -> None:
+        """Count the folds that are left."""
+        if row.trial.fold is not None:
+            self._folds[row.trial.cell] -= 1
+            self._due = self._due or not self._folds[row.trial.cell]
+
+
+def source_of(experiment: Experiment, folder: Path) -> Source:
+    """Return where the trials of an experiment come from."""
+    search = experiment.blueprint.search
+    if search is None:
+        return Listed(experiment, folder)
+    from fedquilt.experiment.sweeping.search import Searched
+
+    return Searched(experiment, search, folder)
