@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from fedquilt.experiment.sweep import sweep
 from safetensors.torch import save_file
 
 import fedquilt
