@@ -15,6 +15,7 @@ from fedquilt.experiment.results.cells import cells_of
 from fedquilt.experiment.results.outcome import outcome_of
 from fedquilt.experiment.results.selection import trials_of
 from tests.experiment.design.test_design import DIGITS
+from tests.experiment.results.real_runs import ran_in
 
 TABLES: dict[str, Any] = DIGITS | {
     "engine": {"name": "inline"},
@@ -26,10 +27,7 @@ TABLES: dict[str, Any] = DIGITS | {
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Experiment, Path]:
-    folder, experiment = tmp_path_factory.mktemp("experiment"), load_experiment(TABLES)
-    for trial in experiment.trials:
-        run(trial.spec, out=folder / trial.name)
-    return experiment, folder
+    return ran_in(tmp_path_factory.mktemp("experiment"), TABLES)
 
 
 @pytest.fixture
@@ -81,10 +79,9 @@ def test_a_damaged_spec_and_a_foreign_run(copied: tuple[Experiment, Path]) -> No
 
 def test_the_chosen_values_follow_their_folds(tmp_path: Path) -> None:
     tables = TABLES | {"run": {"rounds": 1}, "tune": {"by": "validation", "folds": 2, "method.lr": [0.001, 0.5]}}
-    experiment = load_experiment(tables)
-    assert [trial.name for trial in trials_of(experiment, tmp_path)] == [trial.name for trial in experiment.trials]
-    for trial in experiment.trials:
-        run(trial.spec, out=tmp_path / trial.name)
+    experiment, _ = ran_in(tmp_path, tables)
+    nowhere = trials_of(experiment, tmp_path / "nothing here")
+    assert [trial.name for trial in nowhere] == [trial.name for trial in experiment.trials]
     more = [trial for trial in trials_of(experiment, tmp_path) if trial.fold is None]
     assert [trial.name for trial in more] == ["lr=0.5,seed=1", "lr=0.5,seed=2"]
     (cell,) = cells_of(experiment, tmp_path)
