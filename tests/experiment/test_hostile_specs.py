@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from fedquilt.experiment.sweep import sweep
 from safetensors.torch import save_file
 
 import fedquilt
 from fedquilt.base.errors import DataError, FedquiltError, SpecError
 from fedquilt.base.text import LONGEST
 from fedquilt.experiment.build import build
+from fedquilt.experiment.design.experiment import load_experiment
 from fedquilt.experiment.spec import MOST_WRAPS, check_spec, load_spec
 
 SPEC: dict[str, dict[str, Any]] = {
@@ -135,17 +135,14 @@ def test_weights_in_eight_bits_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["a/../../../outside", "x" * 1000, "\x1b[31m"])
-def test_a_point_of_a_sweep_stays_in_its_folder(tmp_path: Path, value: str) -> None:
-    path = tmp_path / "spec.toml"
-    spec = check_spec(SPEC | {"sweep": {"published.note": [value]}})
-    path.write_text(spec.to_toml())
-    done = sweep(path, out=tmp_path / "deep" / "grid")
-    assert [file.parents[1] for file in tmp_path.rglob("metrics.jsonl")] == [tmp_path / "deep" / "grid"]
-    assert done.points[0].name.isprintable()
+def test_a_trial_of_a_sweep_stays_in_its_folder(tmp_path: Path, value: str) -> None:
+    (trial,) = load_experiment(SPEC | {"grid": {"run.import_from": [value]}}).trials
+    assert (tmp_path / trial.name).resolve().parent == tmp_path.resolve()
+    assert trial.name.isprintable()
+    assert len(trial.name) <= 255
 
 
-def test_a_sweep_has_an_end(tmp_path: Path) -> None:
-    path = tmp_path / "spec.toml"
-    path.write_text(check_spec(SPEC | {"sweep": {"run.seed": list(range(1000)), "method.lr": [0.1] * 1000}}).to_toml())
-    with pytest.raises(SpecError, match="has 1,000,000 points; a sweep has at most 10,000"):
-        sweep(path)
+def test_a_sweep_has_an_end() -> None:
+    rates = [0.1 + number / 1000 for number in range(1000)]
+    with pytest.raises(SpecError, match="an experiment has at most 10,000 trials"):
+        load_experiment(SPEC | {"grid": {"run.seed": list(range(1000)), "method.lr": rates}})
