@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedquilt.base.errors import listed
-from fedquilt.experiment.design.experiment import METRIC_AXIS, Experiment
+from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.keys import label
+from fedquilt.experiment.design.metric import METRIC_AXIS
+from fedquilt.experiment.design.tuning import Tuning
 from fedquilt.experiment.results.cells import Cell
 from fedquilt.experiment.results.written import unit_of
 
@@ -102,8 +104,8 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
         notes.append(f"Published: {experiment.source}.")
     if experiment.scale is not None:
         notes.append(f"Ours at the scale {experiment.scale}.")
-    if experiment.tuning is not None:
-        notes.append(_tuning_note(experiment))
+    if experiment.tuning is not None and (names := experiment.blueprint.tuned_keys()):
+        notes.append(f"{_tuned(experiment.tuning)}: {', '.join(names)}.")
     if any(cell.marked for cell in cells) and experiment.significance is not None:
         rule = experiment.significance
         test = "paired t-test" if rule.test == "paired" else "Welch's t-test"
@@ -129,21 +131,17 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
     return notes
 
 
-def _tuning_note(experiment: Experiment) -> str:
-    tuning = experiment.tuning
-    if tuning is None:
-        return ""
-    names = ", ".join(experiment.blueprint.tuned_keys)
+def _tuned(tuning: Tuning) -> str:
     if tuning.folds is not None:
-        return f"Tuned by {tuning.folds}-fold cross-validation over clients' training data: {names}."
+        return f"Tuned by {tuning.folds}-fold cross-validation over clients' training data"
     if tuning.by == "test":
-        return f"Tuned on the test set: {names}."
-    return f"Tuned on validation examples held out from clients' training data: {names}."
+        return "Tuned on the test set"
+    return "Tuned on validation examples held out from clients' training data"
 
 
 def _ratio_note(experiment: Experiment) -> str:
     metric = next(metric for metric in experiment.metrics if metric.baseline)
-    cell = ", ".join(f"{axis} {case}" for axis, case in (metric.baseline or {}).items())
-    if metric.ratio == "speedup":
-        return f"In parentheses: how many times fewer than with {cell}."
-    return f"In parentheses: how many times as many as with {cell}."
+    cases = (metric.baseline or {}).items()
+    cell = ", ".join(case if axis == METRIC_AXIS else f"{axis} = {case}" for axis, case in cases)
+    words = "how many times fewer than" if metric.ratio == "speedup" else "how many times as many as"
+    return f"In parentheses: {words} for {cell}."
