@@ -43,6 +43,7 @@ OTHERS = [
     "rounds_to",
     "run",
     "summary",
+    "SweepResult",
     "sweep",
     "train",
 ]
