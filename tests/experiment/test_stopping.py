@@ -18,7 +18,6 @@ TABLES = {
 }
 
 
-@pytest.mark.usefixtures("no_plots")
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -39,9 +39,8 @@ def close(ended: Run) -> None:
     words += ", ".join([first, *others])
     say(words + (f"; on clients' own data {percent(own)}" if own is not None else ""))
     say(f"Model SHA-256: {result.digest}")
-    for name in ("", "curve.png", "clients.png", "own.png"):
-        if (path / name).exists():
-            say(f"{'Run folder' if not name else 'Plot'}: {path / name}")
+    say(f"Run folder: {path}")
+    say(f"Page: fedquilt report {shlex.quote(str(path))}")
     if result.diverged is not None:
         complain(ending(result.diverged))
         raise typer.Exit(FAILED)
