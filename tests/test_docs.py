@@ -19,7 +19,8 @@ import typer.main
 import fedquilt.cli.app
 import fedquilt.models
 from fedquilt.base import registry
-from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES, Options, check_spec
+from fedquilt.experiment.design.experiment import load_experiment
+from fedquilt.experiment.spec import ARRAYS, EXPERIMENT_TABLES, GIVEN, REGISTRIES, Options, check_spec
 
 ROOT = Path(__file__).parents[1]
 METHODS = ROOT / "docs" / "methods"
@@ -69,7 +70,10 @@ def test_python_blocks_run(page: Path, beside_examples: Path) -> None:
 def test_specs_pass(page: Path, beside_examples: Path) -> None:
     for block in blocks(page, "toml"):
         tables = tomllib.loads(block)
-        if "run" in tables:
+        if "run" in tables and any(name in tables for name in EXPERIMENT_TABLES):
+            for scale in (None, *tables.get("scale", {})):
+                load_experiment(tables, scale=scale)
+        elif "run" in tables:
             check_spec(tables, source=name_of(page), folder=beside_examples)
 
 

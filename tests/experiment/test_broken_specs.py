@@ -35,7 +35,7 @@ FED_AVG_KEYS = "batch, cohort, drop_last, epochs, fraction, keep_momentum, lr, m
 DATA_SETS, MODELS, PARTITIONS = (
     ", ".join(names) for names in (registry.datasets, registry.models, registry.partitions)
 )
-TABLES = "data, engine, method, model, partition, published, run, simulate, sweep, wrap"
+TABLES = "data, engine, method, model, partition, run, simulate, wrap"
 OWN = 'or the import path of your own, "module:function"'
 
 Command = Callable[..., tuple[int, str]]
@@ -223,8 +223,9 @@ CHANGED = [
         {"model.inputs": 784},
         "[model] inputs: is 784, but an example of digits has 64 values; leave it out",
     ),
-    # a sweep that is run
-    ({"sweep.lr": [1]}, "[sweep]: this spec describes many runs; use `fedquilt sweep`"),
+    # an experiment that is run
+    ({"grid.lr": [1]}, "[grid]: this file describes many runs; use `fedquilt sweep`"),
+    ({"sweep.lr": [1]}, "[sweep]: is written [grid] now, or [tune] or [repeat]; see docs/experiments.md"),
 ]
 
 
@@ -503,26 +504,17 @@ def test_missing_extra_is_named(command: Command, monkeypatch: pytest.MonkeyPatc
 
 
 SWEEPS = [
-    ({}, '[sweep]: the table is missing; write for example: "method.lr" = [0.05, 0.1]'),
-    ({"sweep": 3}, "sweep: must be a table, [sweep], got 3"),
-    ({"sweep": {"method.lr": 0.1}}, '[sweep] "method.lr": must be a list of values, got 0.1'),
-    ({"sweep": {"method.lr": []}}, '[sweep] "method.lr": must be a list of values, got []'),
-    ({"sweep": {"lr": [0.1]}}, '[sweep] lr: write the table too, in quotes, as in "method.lr"'),
-    ({"sweep": {"method": {"lr": [0.1]}}}, '[sweep] method.lr: write the key in quotes, "method.lr"'),
     (
-        {"sweep": {"metod.lr": [0.1]}},
-        f"[metod]: unknown table; did you mean 'method'? (known: {TABLES})",
+        {},
+        "describes a single run: use `fedquilt run`, or say what varies, for example in a table [grid] with "
+        '"method.lr" = [0.05, 0.1]',
     ),
-    ({"sweep": {"method.lr": [0.1, -1.0]}}, "[method] lr: must be greater than 0, got -1.0"),
-    (
-        {"sweep": {"method.lr": [0.1]}, "published": {"target": "97%"}},
-        "[published] target: must be an accuracy above 0, at most 1, got '97%'",
-    ),
-    (
-        {"sweep": {"method.lr": [0.1]}, "published": {"target": 97}},
-        "[published] target: must be an accuracy above 0, at most 1, got 97",
-    ),
-]
+    ({"grid": 3}, "grid: must be a table, [grid], got 3"),
+    ({"grid": {"method.lr": 0.1}}, '[grid] "method.lr": must be a list of values, got 0.1'),
+    ({"grid": {"lr": [0.1]}}, '[grid] lr: write the table too, as in "method.lr"'),
+    ({"grid": {"method.lr": [0.1]}, "published": {"target": 0.97}},
+     "published: must be an array of tables, written as [[published]], got {'target': 0.97}"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("changes", "message"), SWEEPS, ids=[message[:40] for _, message in SWEEPS])
@@ -533,10 +525,12 @@ def test_broken_sweep_is_refused(command: Command, changes: dict[str, object], m
 
 
 def test_point_that_does_not_fit_names_the_file(command: Command) -> None:
-    write({"sweep": {"model.inputs": [3]}})
+    write({"grid": {"model.inputs": [3]}})
     code, written = command("sweep", "spec.toml")
     assert (code, written.count("\n")) == (2, 1)
-    assert written.startswith("error: spec.toml: [model] inputs: is 3, but an example of digits has 64 values")
+    assert written.startswith(
+        "error: spec.toml (inputs=3): [model] inputs: is 3, but an example of digits has 64 values"
+    )
 
 
 def test_broken_spec_leaves_no_run_folder(command: Command) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from fedquilt.experiment.sweep import sweep
 from safetensors.torch import save_file
 
 import fedquilt
@@ -132,20 +131,3 @@ def test_weights_in_eight_bits_are_refused(tmp_path: Path) -> None:
     save_file({name: value.to(torch.float8_e4m3fn) for name, value in names.items()}, path)
     with pytest.raises(SpecError, match=r"\[run\] start: .*F8_E4M3, where the model has torch.float32"):
         build(check_spec(with_key("run.start", str(path))))
-
-
-@pytest.mark.parametrize("value", ["a/../../../outside", "x" * 1000, "\x1b[31m"])
-def test_a_point_of_a_sweep_stays_in_its_folder(tmp_path: Path, value: str) -> None:
-    path = tmp_path / "spec.toml"
-    spec = check_spec(SPEC | {"sweep": {"published.note": [value]}})
-    path.write_text(spec.to_toml())
-    done = sweep(path, out=tmp_path / "deep" / "grid")
-    assert [file.parents[1] for file in tmp_path.rglob("metrics.jsonl")] == [tmp_path / "deep" / "grid"]
-    assert done.points[0].name.isprintable()
-
-
-def test_a_sweep_has_an_end(tmp_path: Path) -> None:
-    path = tmp_path / "spec.toml"
-    path.write_text(check_spec(SPEC | {"sweep": {"run.seed": list(range(1000)), "method.lr": [0.1] * 1000}}).to_toml())
-    with pytest.raises(SpecError, match="has 1,000,000 points; a sweep has at most 10,000"):
-        sweep(path)

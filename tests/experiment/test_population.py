@@ -65,7 +65,7 @@ def test_json_says_what_the_functions_do(call) -> None:
 
 
 def test_a_whole_spec_will_do_too(call) -> None:
-    Path("spec.toml").write_text(SPEC + '[run]\nrounds = 3\n[method]\nname = "what"\n[sweep]\n"method.lr" = [1]\n')
+    Path("spec.toml").write_text(SPEC + '[run]\nrounds = 3\n[method]\nname = "what"\n[grid]\n"method.lr" = [1]\n')
     assert call("spec.toml", "--out", "here")[0] == 0
 
 

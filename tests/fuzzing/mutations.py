@@ -129,6 +129,16 @@ _HEADERS = [
     *("[x]", '["\\u001b[31m"]', "[run.run]", "[wrap]", "[[run]]", "[[wrap.wrap]]", f"[{'a' * 5000}]"),
     *(f"[{'a.' * 500}a]", "[sweep]", "[published]", "[python]"),
 ]
+_VARYING = [
+    "[grid]",
+    "[repeat]",
+    "[tune]\nby = 'test'",
+    "[zip.size]",
+    "[case.a.b]",
+    "[[when]]",
+    "[derive]",
+    "[scale.small]",
+]
 _BYTES = [b"\xff", b"\x00", b"\xef\xbb\xbf", b"\x1b[31m", b"=", b"[", b'"""', b"\r"]
 
 
@@ -140,7 +150,8 @@ def mutation(seed: int) -> Mutation:
         rng.choice(_CHANGES)(tables, rng)
     command = rng.choices(["run", "partition", "sweep"], [8, 1, 1])[0]
     if command == "sweep" and rng.random() < 0.9:
-        tables.append(("[sweep]", {f'"{_place(rng)}"': _list(rng) for _ in range(rng.choice([1, 1, 2, 3]))}))
+        for header in rng.sample(_VARYING, rng.choice([1, 1, 2, 3])):
+            tables.append((header, {f'"{_place(rng)}"': _list(rng) for _ in range(rng.choice([1, 1, 2, 3]))}))
     sets = [_set(tables, rng) for _ in range(rng.choice([0, 0, 0, 0, 1, 2]))]
     text = "\n".join(
         "\n".join([header, *(f"{key} = {value}" for key, value in keys.items())]) for header, keys in tables

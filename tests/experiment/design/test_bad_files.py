@@ -61,7 +61,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a key in two lists": (
         GRID | {"tune": {"by": "test", "method.batch": [10]}},
-        '[grid] "method.batch": "method.batch" varies in [tune] too; take it out of one of them',
+        '[grid] "method.batch": varies in [tune] too; take it out of one of them',
     ),
     "zipped lists of different lengths": (
         {"zip": {"size": {"partition.clients": [10, 20], "method.fraction": [0.5]}}},
@@ -81,6 +81,18 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
             "tune": {"by": "test", "method.lr": [0.001 * (1 + x) for x in range(1000)]},
         },
         "has 100,000 trials; an experiment has at most 10,000",
+    ),
+    "a key in two axes of cases": (
+        {"case": {"a": {"x": {"method": {"lr": 0.1}}}, "b": {"y": {"method": {"lr": 0.2}}}}},
+        '[case.b] "method.lr": varies in [case.a] too; take it out of one of them',
+    ),
+    "a key that a case sets and that is repeated": (
+        {"case": {"a": {"x": {"run": {"seed": 1}}}}, "repeat": {"run.seed": [1, 2]}},
+        '[case.a] "run.seed": varies in [repeat] too; take it out of one of them',
+    ),
+    "a condition that sets what a grid varies": (
+        GRID | {"when": [{"case": {"batch": 10}, "method": {"batch": 5}}]},
+        '[[when]] 1 method.batch: it varies, in experiment: [grid] "method.batch": change the list there instead',
     ),
     # keys that exist in no case
     "a key of the file that no case takes": (
@@ -104,7 +116,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         '[tune] "method.lr": every case sets it by itself, so that nothing is tuned',
     ),
     "a grid over what a case does not take": (
-        CASES | {"grid": {"method.server_momentum": [0.5, 0.9]}},
+        {
+            "case": {"method": {"FedAvg": {}, "FedAvgM": {"method": {"name": "fed_avg_m"}}}},
+            "grid": {"method.server_momentum": [0.5, 0.9]},
+        },
         '[grid] "method.server_momentum": is not a key of the case FedAvg, 0.5: fed_avg does not take it',
     ),
     "a wrapper's key in a grid": (

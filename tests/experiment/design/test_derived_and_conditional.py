@@ -230,5 +230,6 @@ def test_names_of_folders_are_safe(tmp_path: Path) -> None:
     experiment = load(case={"odd": cases})
     for trial in experiment.trials:
         folder = tmp_path / trial.name
+        assert trial.name.isprintable()
         assert folder.resolve().parent == tmp_path.resolve()
         folder.mkdir()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from fedquilt.base.errors import SpecError
 from fedquilt.base.text import short, visible
 from fedquilt.experiment.design.keys import flattened, labels, lists, short_names
 from fedquilt.experiment.design.search import Values, tuned_values
+from fedquilt.experiment.spec import ARRAYS
 from fedquilt.experiment.toml import Table
 
 LONGEST_LABEL = 100
@@ -25,13 +26,18 @@ class Change:
 
 @dataclass(frozen=True)
 class Axis:
-    """A row or column heading with its cases; `named` says whether cases have names of their own, and not values."""
+    """A row or column heading with its cases, the keys that these change, and `where` it is written, for messages."""
 
     name: str
     cases: dict[str, Change]
     keys: tuple[str, ...]
-    named: bool
+    kind: Literal["case", "zip", "grid", "metric"]
     where: str
+
+    @property
+    def named(self) -> bool:
+        """Whether its cases have names of their own, and not the values of a key."""
+        return self.kind != "grid"
 
     def piece(self, case: str) -> str:
         """Write a case as part of a folder's name."""
@@ -55,7 +61,7 @@ def read_axes(tables: Mapping[str, Any], source: str, varied: Mapping[str, Any])
     axes += [_zip_axis(name, content, source, shortened) for name, content in zipped.items()]
     for key, values in grid.items():
         changes = {text: Change({key: value}) for text, value in zip(labels(values, ""), values, strict=True)}
-        axes.append(Axis(shortened[key], changes, (key,), False, f'{source}: [grid] "{key}"'))
+        axes.append(Axis(shortened[key], changes, (key,), "grid", f'{source}: [grid] "{key}"'))
     _require_once(axes, varied, source)
     return tuple(axes)
 
@@ -84,7 +90,7 @@ def _case_axis(name: str, content: Mapping[str, Any], source: str) -> Axis:
             raise SpecError(f"{where}: a case's name is 1 to {LONGEST_LABEL} printable characters")
         changes[case] = read_change(change, where)
     keys = dict.fromkeys(key for change in changes.values() for key in change.keys)
-    return Axis(name, changes, tuple(keys), True, f"{source}: [case.{visible(name, 40)}]")
+    return Axis(name, changes, tuple(keys), "case", f"{source}: [case.{visible(name, 40)}]")
 
 
 def _zip_axis(name: str, content: dict[str, list[Any]], source: str, shortened: Mapping[str, str]) -> Axis:
@@ -97,7 +103,7 @@ def _zip_axis(name: str, content: dict[str, list[Any]], source: str, shortened: 
         ",".join(texts): Change(dict(zip(content, values, strict=True)))
         for texts, values in zip(zip(*written, strict=True), zip(*content.values(), strict=True), strict=True)
     }
-    return Axis(name, changes, tuple(content), True, where)
+    return Axis(name, changes, tuple(content), "zip", where)
 
 
 def require_same_length(content: Mapping[str, list[Any]], where: str) -> None:
@@ -108,14 +114,16 @@ def require_same_length(content: Mapping[str, list[Any]], where: str) -> None:
 
 
 def _require_once(axes: list[Axis], varied: Mapping[str, Any], source: str) -> None:
-    """Refuse a key that is varied in two places, of which one would be lost."""
-    homes: dict[str, str] = {key: str(table) for key, table in varied.items()}
+    """Refuse a key that varies in two places, of which one would be lost; a case may fix what is tuned elsewhere."""
+    homes: dict[str, tuple[str, str]] = {key: (str(table), str(table)) for key, table in varied.items()}
     for axis in axes:
         for key in axis.keys:
-            if key in homes and not axis.named:
-                raise SpecError(f'{axis.where}: "{key}" varies in {homes[key]} too; take it out of one of them')
-            if not axis.named:
-                homes[key] = "[grid]"
+            home = homes.get(key)
+            fixes = axis.kind == "case" and home is not None and home[0] == "[tune]"
+            if home is not None and not fixes and key not in ARRAYS:
+                named = f"{axis.where}:" if axis.kind == "grid" else f'{axis.where} "{key}":'
+                raise SpecError(f"{named} varies in {home[1]} too; take it out of one of them")
+            homes[key] = (axis.kind, axis.where.removeprefix(f"{source}: "))
     names = [axis.name for axis in axes]
     for name in names:
         if names.count(name) > 1:

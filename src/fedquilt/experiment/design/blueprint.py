@@ -16,16 +16,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from fedquilt.base.errors import SpecError, nearest
 from fedquilt.base.text import visible
 from fedquilt.experiment.design.axes import Axis, Change
 from fedquilt.experiment.design.conditions import Condition
 from fedquilt.experiment.design.formula import Formula
-from fedquilt.experiment.design.keys import VALUES, assign, flattened, folder_name, label, takes
+from fedquilt.experiment.design.keys import VALUES, assign, folder_name, label, takes
 from fedquilt.experiment.design.search import Search, Values
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.design.tuning import Tuning
-from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES, check_spec
+from fedquilt.experiment.spec import check_spec
 from fedquilt.experiment.toml import Table
 
 MOST_TRIALS = 10_000
@@ -55,13 +54,10 @@ class Blueprint:
         """How often each cell is repeated."""
         return len(next(iter(self.repeat.values()), [None]))
 
-    @property
     def tuned_keys(self) -> list[str]:
-        """All keys that are tuned in some cell."""
-        changes = [change for axis in self.axes for change in axis.cases.values()]
-        changes += [condition.change for condition in self.conditions]
-        common = () if self.tuning is None else self.tuning.keys
-        return list(dict.fromkeys([*common, *(key for change in changes for key in change.tune)]))
+        """Return the keys of which several values are tried in some cell."""
+        tuned = (item for cell in self.cells() for item in self.tuned(cell).items())
+        return list(dict.fromkeys(key for key, values in tuned if not isinstance(values, list) or len(values) > 1))
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         """Go through the cells that are not left out."""
@@ -71,7 +67,7 @@ class Blueprint:
 
     def tuned(self, cell: Sequence[str]) -> dict[str, Values]:
         """Return what is tuned in a cell: keys that its function takes and that its case does not set by itself."""
-        tables = self._plain(cell)
+        tables = self.plain(cell)
         own = self._own_lists(cell)
         fixed = {key for change in self._changes(cell) for key in change.keys}
         return {
@@ -114,7 +110,7 @@ class Blueprint:
         common = self.tuning.keys if self.tuning is not None else {}
         return {**common, **self._own_lists(cell), **self.repeat}
 
-    def _own_lists(self, cell: Sequence[str]) -> dict[str, list[Any]]:
+    def _own_lists(self, cell: Sequence[str]) -> dict[str, Values]:
         """Return what a cell's cases tune by themselves; a list of the scale holds whatever they say."""
         changes = self._changes(cell)
         return {key: each for change in changes for key, each in change.tune.items() if key not in self.scale_tunes}
@@ -127,7 +123,7 @@ class Blueprint:
         self, cell: Sequence[str], tuned: Mapping[str, Any], repeated: Mapping[str, Any], fold: int | None
     ) -> tuple[Table, dict[str, float]]:
         """Return the tables of a trial's spec, and what was derived for them."""
-        tables = self._plain(cell, tuned, repeated, fold)
+        tables = self.plain(cell, tuned, repeated, fold)
         derived = {}
         for key, formula in self.derive.items():
             if key not in self.scale and key not in self.sets and takes(tables, key) is not False:
@@ -136,7 +132,7 @@ class Blueprint:
         tables.pop(VALUES, None)
         return tables, derived
 
-    def _plain(
+    def plain(
         self,
         cell: Sequence[str],
         tuned: Mapping[str, Any] = MappingProxyType({}),
@@ -158,44 +154,6 @@ class Blueprint:
         _prune(tables, self.base)
         return tables
 
-    def require_taken(self) -> None:
-        """Refuse a key that no case takes."""
-        cells = [self._plain(cell) for cell in self.cells()]
-        tuned = {key for cell in self.cells() for key in self.tuned(cell)}
-        homes = {f"[{key.partition('.')[0]}] {key.partition('.')[2]}": key for key in flattened(self.base, self.source)}
-        homes |= {f"[scale.{self.scale_name}] {key}": key for key in self.scale} | {
-            f"--set {key}": key for key in self.sets
-        }
-        homes |= {f'[repeat] "{key}"': key for key in self.repeat} | {f'[derive] "{key}"': key for key in self.derive}
-        for where, key in homes.items():
-            if all(takes(tables, key) is False for tables in cells):
-                raise SpecError(f"{self.source}: {where}: {_no_case(cells, key)}")
-        held_out = all("validation" in tables["run"] for tables in cells)
-        if self.tuning is not None and self.tuning.by == "validation" and not self.tuning.folds and not held_out:
-            raise SpecError(
-                f'{self.source}: [tune] by: "validation" needs examples to choose by: write [run] validation = 0.1, '
-                "or [tune] folds = 5"
-            )
-        for key in self.tuning.keys if self.tuning is not None else ():
-            if key not in tuned:
-                fixed = any(takes(tables, key) is not False for tables in cells)
-                why = "every case sets it by itself, so that nothing is tuned" if fixed else _no_case(cells, key)
-                raise SpecError(f'{self.source}: [tune] "{key}": {why}')
-        for axis in self.axes:
-            if not axis.named:
-                self._require_everywhere(axis)
-
-    def _require_everywhere(self, axis: Axis) -> None:
-        """Refuse a grid over a key that a case does not take: cells would differ in name only."""
-        for cell in self.cells():
-            tables = self._plain(cell)
-            for key in axis.keys:
-                if takes(tables, key) is False:
-                    raise SpecError(
-                        f"{axis.where}: is not a key of the case {', '.join(cell)}: {_function(tables, key)} does not "
-                        "take it; leave such cells out with [[when]] skip = true, or give the key in the cases that have it"
-                    )
-
 
 def _prune(tables: Table, base: Mapping[str, Any]) -> None:
     """Leave out what the file gives for all cases, where the function of this one does not take it."""
@@ -205,24 +163,6 @@ def _prune(tables: Table, base: Mapping[str, Any]) -> None:
             for key in [key for key, value in content.items() if key in inner and inner[key] == value]:
                 if takes(tables, f"{table}.{key}") is False:
                     del inner[key]
-
-
-def _function(tables: Mapping[str, Any], key: str) -> str:
-    table, _, rest = key.partition(".")
-    inner = tables.get(table)
-    if isinstance(inner, list):
-        number = rest.partition(".")[0]
-        found = inner[int(number) - 1] if number in map(str, range(1, len(inner) + 1)) else {}
-        return f"{table} {number}, {found['name']}," if "name" in found else f"there is no {table} {number}, which"
-    return str(inner["name"]) if isinstance(inner, dict) and "name" in inner else f"[{table}]"
-
-
-def _no_case(cells: Sequence[Mapping[str, Any]], key: str) -> str:
-    table, _, name = key.partition(".")
-    known = (REGISTRIES | ARRAYS)[table]
-    named = [str(inner.get("name")) for tables in cells if isinstance(inner := tables.get(table), dict)]
-    taken = {each for function in named if function in known for each in known.parameters(function) or ()}
-    return f"no case takes this key; {nearest(name, taken - GIVEN.get(table, frozenset()))}"
 
 
 def _text(value: object, values: Values) -> str:

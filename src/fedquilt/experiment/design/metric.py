@@ -14,6 +14,9 @@ from fedquilt.base.text import joined, short
 from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.toml import Table
 
+METRIC_AXIS = "metric"
+"""The axis of an experiment with several metrics: the last of its cells' keys."""
+
 Along = Literal["rounds", "batches", "gradients", "bytes", "seconds"]
 """What a learning curve is drawn along."""
 

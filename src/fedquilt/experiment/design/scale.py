@@ -23,6 +23,9 @@ from fedquilt.experiment.design.conditions import axis_number, case_of
 from fedquilt.experiment.design.keys import VARYING_TABLES, flattened
 from fedquilt.experiment.toml import Table
 
+FULL = "full"
+"""The scale of the file itself, whether or not it says more of it."""
+
 _MERGED = ("grid", "zip", "tune", "repeat", "derive", "metric", "significance", "case", "experiment", "search")
 """Tables of an experiment that a scale may change."""
 
@@ -42,7 +45,7 @@ def chosen_scale(tables: Mapping[str, Any], name: str | None, source: str) -> Ta
             if table not in known:
                 where = f"{source}: [scale.{visible(scale, 40)}]"
                 raise SpecError(f"{where} {visible(key, 80)}: there is no such table; {nearest(table, known)}")
-    if name is None:
+    if name is None or (name == FULL and FULL not in scales):
         return {}
     if name not in scales:
         about = f"; {nearest(name, scales)}" if scales else ": the file has none; write [scale.small], for example"

@@ -51,7 +51,7 @@ def ours(cell: Cell) -> str:
         return MISSING
     unit = unit_of(cell.metric)
     if cell.beyond:
-        return f"> {unit.number(cell.value)}"
+        return f"> {unit.factor * cell.value:,.10g}"
     spread = f" ± {unit.number(cell.std)}" if cell.std is not None else ""
     ratio = f" ({cell.ratio:,.1f}×)" if cell.ratio is not None else ""
     return f"{unit.number(cell.value)}{spread}{ratio}"
