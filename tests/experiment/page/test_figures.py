@@ -73,7 +73,9 @@ def test_the_mean_and_spread_of_repeats_over_everything() -> None:
     found = points(Line("a", histories), "accuracy")
     accuracies = np.array([[100 * value for value in history.accuracy] for history in histories])
     assert [row["value"] for row in found] == pytest.approx(accuracies.mean(axis=0).tolist(), rel=1e-5)
-    assert [row["high"] - row["value"] for row in found] == pytest.approx(accuracies.std(axis=0, ddof=1).tolist(), rel=1e-4)
+    assert [row["high"] - row["value"] for row in found] == pytest.approx(
+        accuracies.std(axis=0, ddof=1).tolist(), rel=1e-4
+    )
     assert [(row["megabytes"], row["seconds"], row["batches"], row["runs"]) for row in found] == [
         (3.0, 2.0, 5.0, 3), (6.0, 4.0, 10.0, 3), (9.0, 6.0, 15.0, 3),
     ]  # fmt: skip
