@@ -47,11 +47,10 @@ $(DOCS): pyproject.toml | $(BIN)/pip
 
 demo: $(RUNTIME)
 	@rm -rf $(DEMO)
-	@$(BIN)/fedquilt run experiments/demo/fedavg-identical.toml --out $(DEMO)/fedavg-identical
-	@$(BIN)/fedquilt run experiments/demo/fedavg-skewed.toml --out $(DEMO)/fedavg-skewed
-	@$(BIN)/fedquilt run experiments/demo/fedavgm-skewed.toml --out $(DEMO)/fedavgm-skewed
-	@$(BIN)/fedquilt report $(DEMO)/fedavg-identical $(DEMO)/fedavg-skewed $(DEMO)/fedavgm-skewed --out $(DEMO)/report
-	@echo "Who holds which digit: $(DEMO)/fedavg-skewed/clients.png"
+	@$(BIN)/fedquilt sweep experiments/demo/demo.toml --out $(DEMO)/trials
+	@$(BIN)/fedquilt report $(DEMO)/trials --out $(DEMO)/report > /dev/null
+	@echo "Curves, the table and who holds which digit are on one page; open it in a browser:"
+	@echo "  file://$(CURDIR)/$(DEMO)/report/index.html"
 
 test: $(DEV)
 	@$(BIN)/python -m pytest $(SPREAD)

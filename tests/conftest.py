@@ -102,9 +102,3 @@ def command(
         return Answer(ended.value.code, *capsys.readouterr())
 
     return call
-
-
-@pytest.fixture
-def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes longer than these runs do."""
-    monkeypatch.setattr("fedquilt.experiment.drawing.draw_run", lambda *_: None)

@@ -17,8 +17,6 @@ import fedquilt
 from fedquilt.cli.console import out as screen
 from fedquilt.experiment.sealed import sealed_json
 
-pytestmark = pytest.mark.usefixtures("no_plots")
-
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 

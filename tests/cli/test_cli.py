@@ -43,20 +43,17 @@ def test_run_prints_plain_lines_and_where_things_are(command: Command) -> None:
     assert lines[5:] == [
         f"Model SHA-256: {digest('runs/spec')}",
         "Run folder: runs/spec",
-        "Plot: runs/spec/curve.png",
-        "Plot: runs/spec/clients.png",
+        "Page: fedquilt report runs/spec",
     ]
     assert "\x1b" not in answer.out
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_run_takes_a_free_folder_unless_one_is_given(command: Command) -> None:
     for folder in ("runs/spec", "runs/spec-2", "runs/spec-3"):
         assert f"Run folder: {folder}\n" in command("run", "spec.toml", "--set", "run.rounds=1").out
     assert "Run folder: some/where\n" in command("run", "spec.toml", "--out", "some/where").out
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_run_into_a_folder_that_holds_a_run(command: Command) -> None:
     assert command("run", "spec.toml", "--out", "here").code == 0
     before = digest("here")
@@ -68,14 +65,12 @@ def test_run_into_a_folder_that_holds_a_run(command: Command) -> None:
     assert digest("here") == before
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_changes_reach_the_run(command: Command) -> None:
     command("run", "spec.toml", "--set", "method.name=fed_sgd", "--set", "run.rounds=1", "--out", "a")
     about = fedquilt.summary("a")
     assert (about["rounds"], about["spec"]["method"]["name"]) == (1, "fed_sgd")
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_folder_that_looks_like_markup(command: Command) -> None:
     answer = command("run", "spec.toml", "--out", "[bold]/x[/y] z")
     assert answer.code == 0
@@ -94,7 +89,6 @@ def test_out_that_is_a_file_or_cannot_be_made(command: Command) -> None:
 # resume
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_resume_of_a_finished_run_says_so(command: Command) -> None:
     command("run", "spec.toml")
     before = digest("runs/spec")
@@ -106,7 +100,6 @@ def test_resume_of_a_finished_run_says_so(command: Command) -> None:
     assert lines[2] == f"Model SHA-256: {before}"
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_resume_of_a_run_that_reached_its_goal(command: Command) -> None:
     command("run", "spec.toml", "--set", "run.rounds=50", "--set", "run.stop_at=0.1")
     answer = command("resume", "runs/spec")
@@ -114,13 +107,6 @@ def test_resume_of_a_run_that_reached_its_goal(command: Command) -> None:
     assert answer.out.startswith("The run was finished already: nothing to do.\n")
 
 
-def test_resume_draws_plots_that_a_crash_left_out(command: Command) -> None:
-    command("run", "spec.toml")
-    Path("runs/spec/curve.png").unlink()
-    assert "Plot: runs/spec/curve.png\n" in command("resume", "runs/spec").out
-
-
-@pytest.mark.usefixtures("no_plots")
 def test_longer_run_equals_one_of_that_length(command: Command) -> None:
     command("run", "spec.toml", "--out", "two")
     command("run", "spec.toml", "--set", "run.rounds=4", "--out", "four")
@@ -139,7 +125,6 @@ def _curve(folder: str) -> list[dict[str, object]]:
     ]
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_run_cannot_be_made_shorter_than_it_is(command: Command) -> None:
     command("run", "spec.toml")
     answer = command("resume", "runs/spec", "--rounds", "1")
@@ -172,7 +157,6 @@ def test_run_from_python_cannot_be_resumed_here(command: Command, blobs, unbalan
 # show
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_show(command: Command) -> None:
     command("run", "spec.toml")
     answer = command("show", "runs/spec")
@@ -185,7 +169,6 @@ def test_show(command: Command) -> None:
     assert "left out  0 clients, 0 rounds without an update" in answer.out
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_show_json_is_json_that_every_reader_takes(command: Command) -> None:
     command("run", "spec.toml", "--set", "method.batch=inf")
     answer = command("show", "runs/spec", "--json")
@@ -199,7 +182,6 @@ def test_show_json_is_json_that_every_reader_takes(command: Command) -> None:
     assert about["digest"] == digest("runs/spec")
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_show_of_an_interrupted_run_says_how_to_go_on(command: Command) -> None:
     command("run", "spec.toml")
     spec = Path("runs/spec/spec.toml")
@@ -209,7 +191,6 @@ def test_show_of_an_interrupted_run_says_how_to_go_on(command: Command) -> None:
     assert "fedquilt resume runs/spec" in answer.out
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_the_command_to_continue_with_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal.out, "_width", 80)
     folder = f"runs/{'long-name-of-a-folder-' * 5}"
@@ -219,7 +200,6 @@ def test_the_command_to_continue_with_is_one_line(command: Command, monkeypatch:
     assert f"continue with: fedquilt resume {folder}\n" in command("show", folder).out
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_compiling_is_said(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -229,7 +209,6 @@ def test_compiling_is_said(command: Command, monkeypatch: pytest.MonkeyPatch) ->
     assert "spec: compiling the local steps, which can take a minute the first time\n" in answer.out
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_show_names_reasons_as_they_are(command: Command) -> None:
     command("run", "spec.toml")
     path = Path("runs/spec/metrics.jsonl")
@@ -245,7 +224,6 @@ def test_show_names_reasons_as_they_are(command: Command) -> None:
 # evaluate, export
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_evaluate_prints_figures_or_json(command: Command) -> None:
     command("run", "spec.toml", "--set", 'run.metrics=["accuracy", "top5", "perplexity"]')
     answer = command("evaluate", "runs/spec")
@@ -264,7 +242,6 @@ def test_evaluate_prints_figures_or_json(command: Command) -> None:
     assert command("evaluate", "runs/none").err == "error: runs/none: there is no such folder\n"
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_evaluate_shows_each_group(command: Command) -> None:
     with Path("spec.toml").open("a") as file:
         file.write('[[wrap]]\nname = "fl_hc"\nrounds = 1\n')
@@ -276,7 +253,6 @@ def test_evaluate_shows_each_group(command: Command) -> None:
     assert command("export", "runs/spec", "m.safetensors", "--group", "2").out == "Wrote m.safetensors\n"
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_export_writes_a_file_once(command: Command) -> None:
     command("run", "spec.toml")
     answer = command("export", "runs/spec", "m.safetensors")
@@ -287,7 +263,6 @@ def test_export_writes_a_file_once(command: Command) -> None:
     assert command("export", "runs/spec", "m.safetensors", "--force").code == 0
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_a_run_without_accuracy_shows_its_loss(command: Command) -> None:
     lines = command("run", "spec.toml", "--set", 'run.metrics=["perplexity"]').out.splitlines()
     assert re.match(r"round 2/2  loss \d\.\d{4}  perplexity \d+\.\d{4}  ", lines[3])
@@ -329,7 +304,6 @@ def test_list_of_something_else(command: Command) -> None:
     assert "did you mean 'methods'?" in command("list", "method").err
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_new_writes_a_spec_that_runs(command: Command) -> None:
     answer = command("new", "first.toml")
     assert (answer.code, answer.err) == (0, "")
@@ -413,15 +387,14 @@ def test_check_measures_short_trials(command: Command) -> None:
     assert not Path("runs").exists()
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_report(command: Command) -> None:
     command("run", "spec.toml", "--out", "a")
     command("run", "spec.toml", "--set", "method.name=fed_sgd", "--out", "b")
     answer = command("report", "a", "b", "--target", "0.05")
     assert (answer.code, answer.err) == (0, "")
     assert "rounds to 5.00%" in " ".join(answer.out.split())
-    assert answer.out.endswith("Wrote runs/report/curves.png\nWrote runs/report/report.md\n")
-    assert Path("runs/report/report.md").exists()
+    assert answer.out.endswith("Tables and figures: runs/report\nOpen in a browser: runs/report/index.html\n")
+    assert Path("runs/report/index.html").exists()
     wrong = command("report", "a", "--target", "97")
     assert wrong.code == 2
     assert wrong.err == "error: target: must be an accuracy above 0 and at most 1, such as 0.97; got 97\n"
@@ -460,7 +433,6 @@ def test_interrupt_while_the_data_are_read_leaves_nothing(command: Command, word
     assert not {path for path in set(Path().rglob("*")) - before if path.is_file() and path.suffix != ".pyc"}
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_interrupt_before_a_run_goes_on(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -471,20 +443,6 @@ def test_interrupt_before_a_run_goes_on(command: Command, monkeypatch: pytest.Mo
     assert (answer.code, answer.err) == (130, "Interrupted before training went on: the run is as it was.\n")
 
 
-def test_interrupt_while_plots_are_drawn(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("fedquilt.experiment.drawing.draw_run", interrupt)
-        answer = command("run", "spec.toml")
-    assert answer.code == 130
-    assert "Interrupted after round 2; nothing is lost.\nContinue with: fedquilt resume runs/spec\n" in answer.out
-    assert command("resume", "runs/spec").code == 0
-    assert Path("runs/spec/curve.png").exists()
-
-
-@pytest.mark.usefixtures("no_plots")
 def test_one_round_and_few_bytes(command: Command) -> None:
     answer = command("run", "spec.toml", "--set", "run.rounds=1")
     assert "begins, 1 round in all\n" in answer.out
@@ -495,7 +453,6 @@ def test_one_round_and_few_bytes(command: Command) -> None:
     assert f" {sent / 1e3:.1f} kB up" in shown
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_evaluating_on_data_that_do_not_fit_is_wrong_usage(command: Command) -> None:
     command("run", "spec.toml")
     answer = command("evaluate", "runs/spec", "--data", "synthetic")
@@ -503,7 +460,6 @@ def test_evaluating_on_data_that_do_not_fit_is_wrong_usage(command: Command) -> 
     assert answer.err.startswith("error: data: the model does not fit the data set synthetic (an example is (60,)")
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_warnings_are_one_line(command: Command) -> None:
     command("run", "spec.toml", "--set", "run.checkpoint_seconds=0.0")
     newest = Path("runs/spec/checkpoints/round-00000002.safetensors")
@@ -517,7 +473,6 @@ def test_warnings_are_one_line(command: Command) -> None:
     assert answer.err.count("\n") == 1
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_damage_is_said_and_a_run_is_begun_again_only_if_asked(command: Command) -> None:
     command("run", "spec.toml", "--set", "run.rounds=4", "--set", "run.checkpoint_seconds=0.0")
     before = digest("runs/spec")
@@ -535,7 +490,6 @@ def test_damage_is_said_and_a_run_is_begun_again_only_if_asked(command: Command)
     assert len(list(Path("runs/spec/set_aside").iterdir())) == 3
 
 
-@pytest.mark.usefixtures("no_plots")
 def test_what_needs_a_lost_record_is_said_of_the_others(command: Command) -> None:
     command("run", "spec.toml", "--set", "run.rounds=4", "--set", "run.checkpoint_seconds=0.0")
     path = Path("runs/spec/metrics.jsonl")

@@ -64,17 +64,14 @@ def test_quantiles_stand_where_the_model_is_evaluated(ended: fedquilt.Run) -> No
     assert ["per_client_accuracy_quantiles" in line for line in lines] == [False, True, True]
 
 
-def test_pictures_in_the_run_folder_and_the_report(ended: fedquilt.Run, tmp_path: Path) -> None:
-    assert (ended.folder / "per_client.png").read_bytes()[:4] == b"\x89PNG"
+def test_figures_in_the_report(ended: fedquilt.Run, tmp_path: Path) -> None:
     plain = fedquilt.run(SPEC, ["partition.own_test=false"], out=tmp_path / "plain")
-    assert not (plain.folder / "per_client.png").exists()
     assert not (plain.folder / "clients.json").exists()
     both = fedquilt.report([ended.folder, plain.folder], out=tmp_path / "both")
-    assert [file.name for file in both.files] == ["curves.png", "report.md", "per_client.png"]
-    assert "per_client.png" in (tmp_path / "both" / "report.md").read_text()
+    assert (tmp_path / "both" / "figures" / "own-data.svg") in both.files
     one = fedquilt.report([plain.folder], out=tmp_path / "one")
-    assert [file.name for file in one.files] == ["curves.png", "report.md"]
-    assert "per_client.png" not in (tmp_path / "one" / "report.md").read_text()
+    assert not (tmp_path / "one" / "figures" / "own-data.svg").exists()
+    assert not any(figure.name == "own-data" for figure in one.parts[0].figures)
 
 
 @pytest.mark.parametrize(

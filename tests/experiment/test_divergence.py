@@ -45,10 +45,9 @@ GOES_ON = pytest.mark.filterwarnings("default:most clients' updates:RuntimeWarni
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Call the command line in a folder that holds spec.toml, without drawing plots."""
+    """Call the command line in a folder that holds spec.toml."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    monkeypatch.setattr("fedquilt.experiment.drawing.draw_run", lambda *_: None)
     Path("spec.toml").write_text(SPEC)
 
     def call(*words: str) -> tuple[int, str, str]:

@@ -65,7 +65,8 @@ def test_a_population_is_shown_without_classes(call: Callable[..., str]) -> None
     about = json.loads(call("partition", "spec.toml", "--json", "--out", "here"))
     assert (about["clients"], about["examples"], about["size_least"]) == (6, 96, 16)
     assert not {"classes", "emd", "label_entropy"} & set(about)
-    assert [Path(file).name for file in about["files"]] == ["sizes.png", "map.png", "partition.npz"]
+    drawn = [f"{name}.{kind}" for name in ("sizes", "map") for kind in ("svg", "pdf", "png")]
+    assert [Path(file).name for file in about["files"]] == [*drawn, "partition.npz"]
     assert all(Path(file).is_file() for file in about["files"])
     text = call("partition", "spec.toml")
     assert "examples of a client, median" in text

@@ -15,7 +15,7 @@ from fedquilt.analysis.skew import skew
 from fedquilt.base.errors import SpecError
 from fedquilt.cli import app as cli
 from fedquilt.data.data import Data, Split
-from fedquilt.experiment.population_plots import draw_population
+from fedquilt.experiment.page.population import population_figures
 
 SPEC = """
 [data]
@@ -47,7 +47,7 @@ def is_picture(path: Path) -> bool:
 def test_data_and_partition_are_enough(call) -> None:
     code, out, _ = call("spec.toml")
     assert code == 0
-    for words in ("clients", "EMD (Hsu 2020)", "try fed_avg_m", "Wrote runs/spec-partition/classes.png"):
+    for words in ("clients", "EMD (Hsu 2020)", "try fed_avg_m", "Wrote runs/spec-partition/classes.svg, .pdf, .png"):
         assert words in out
     assert all(is_picture(Path("runs/spec-partition") / name) for name in ("classes.png", "emd.png", "ranks.png"))
 
@@ -104,7 +104,7 @@ def test_pictures_of_other_data(kind: str, tmp_path: Path) -> None:
     split = Split(torch.zeros(60, 1), y, coordinates=coordinates)
     data = Data("some", split, split, classes=5)
     held = fedquilt.power_law(y.numpy(), clients=1 if kind == "one" else 60 if kind == "many" else 7)
-    files = draw_population(tmp_path, data, held, skew(held, y.numpy()))
-    names = {"places": ["classes.png", "emd.png", "ranks.png", "map.png"], "sequences": ["sizes.png"]}
-    assert [file.name for file in files] == names.get(kind, ["classes.png", "emd.png", "ranks.png"])
-    assert all(is_picture(file) for file in files)
+    figures = population_figures(data, held, skew(held, y.numpy()))
+    names = {"places": ["classes", "emd", "ranks", "map"], "sequences": ["sizes"]}
+    assert [figure.name for figure in figures] == names.get(kind, ["classes", "emd", "ranks"])
+    assert all(is_picture(file) for figure in figures for file in figure.write(tmp_path, ["png"]))

@@ -11,8 +11,9 @@ import pytest
 import fedquilt
 from fedquilt.analysis.curves import History, rounds_to
 from fedquilt.base.errors import RunError, SpecError
-from fedquilt.experiment import plots
-from fedquilt.experiment.report import HEADER
+from fedquilt.experiment.design.experiment import load_experiment
+from fedquilt.experiment.page.curves import Line, figure_of_curves
+from fedquilt.experiment.page.runs import HEADER
 from fedquilt.experiment.sealed import sealed_json, sealed_text
 
 # Rounds to a target
@@ -79,7 +80,7 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
     skewed = '[run]\nrounds = 4\n[method]\nname = "fed_avg_m"\n[partition]\nname = "dirichlet"\nalpha = 0.5\n'
     runs = [recorded("plain", 0.2, None, 0.4, 0.3), recorded("momentum", 0.4, 0.8, spec=skewed), recorded("begun")]
     done = fedquilt.report(runs, tmp_path / "report", target=0.6)
-    assert [dict(zip(HEADER, row, strict=True)) for row in done.rows] == [
+    assert [dict(zip(HEADER, row, strict=True)) for row in done.tables[0].rows] == [
         {
             "run": "plain",
             "method": "fed_avg",
@@ -126,21 +127,27 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
             "state": "interrupted",
         },
     ]
-    assert done.files == [tmp_path / "report" / "curves.png", tmp_path / "report" / "report.md"]
-    assert done.files[0].read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    text = done.files[1].read_text(encoding="utf-8")
-    assert (
-        "| momentum | fed_avg_m | dirichlet alpha=0.5 | 2 | interrupted | 80.00% | 60.00% | 80.00% | – | 1.5 |" in text
+    names = ["curves-test-accuracy", "curves-test-loss", "cost-mb-sent-up-and-down", "cost-seconds-of-training"]
+    drawn = {f"figures/{name}.{kind}" for name in names for kind in ("svg", "pdf", "png")}
+    texts = {"index.html", "tables/runs.md", "tables/runs.csv", "tables/runs.tex"}
+    assert {str(file.relative_to(tmp_path / "report")) for file in done.files} == drawn | texts
+    beginnings = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG\r\n\x1a\n"}
+    for file in done.files[4:]:
+        assert file.read_bytes().startswith(beginnings[file.suffix]), file
+    assert done.page == tmp_path / "report" / "index.html"
+    text = (tmp_path / "report" / "tables" / "runs.md").read_text(encoding="utf-8")
+    row = "| momentum | fed_avg_m | dirichlet alpha=0.5 | 2 | interrupted | 80.00% | 60.00% | 80.00% | – | 1.5 |"
+    assert row in text
+    assert "fed\\_avg\\_m & dirichlet alpha=0.5" in (tmp_path / "report" / "tables" / "runs.tex").read_text(
+        encoding="utf-8"
     )
-    assert "Target accuracy: 60.00%." in text
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Draw nothing, but keep the names of the curves."""
-    drawn: list[list[str]] = []
-    monkeypatch.setattr("fedquilt.experiment.report.draw_curves", lambda path, curves, goal: drawn.append(list(curves)))
-    return drawn
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write no figures: they take longer than all the rest."""
+    monkeypatch.setattr("fedquilt.experiment.page.figure.Figure.write", lambda *_: [])
+    monkeypatch.setattr("fedquilt.experiment.report.page", lambda *_: "")
 
 
 @pytest.mark.usefixtures("quick")
@@ -150,11 +157,39 @@ def test_target_is_95_percent_of_the_best_unless_given(recorded: Callable[..., P
     assert fedquilt.report(runs, tmp_path / "report", target=0.5).target == 0.5
 
 
-def test_runs_of_one_name_are_told_apart(recorded: Callable[..., Path], tmp_path: Path, quick: list[list[str]]) -> None:
+@pytest.mark.usefixtures("quick")
+def test_runs_of_one_name_are_told_apart(recorded: Callable[..., Path], tmp_path: Path) -> None:
     first, second = recorded("one/fed_avg", 0.2), recorded("two/fed_avg", 0.4)
     done = fedquilt.report([first, second, first], tmp_path / "report")
-    assert [row[0] for row in done.rows] == [str(first), str(second)], "and one that is named twice counts once"
-    assert quick == [[str(first), str(second)]]
+    names = ["one/fed_avg", "two/fed_avg"]
+    assert [row[0] for row in done.tables[0].rows] == names, "and one that is named twice counts once"
+    legend = done.parts[0].figures[0].specs()["test accuracy"]["usermeta"]["legend"]
+    assert [entry["name"] for entry in legend["entries"]] == names
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_folder_of_runs_stands_for_them_all(recorded: Callable[..., Path], tmp_path: Path) -> None:
+    recorded("all/b", 0.4)
+    recorded("all/a", 0.2)
+    recorded("all/a/set_aside", 0.2)
+    recorded("all/.hidden", 0.9)
+    done = fedquilt.report(tmp_path / "all", tmp_path / "report")
+    assert [row[0] for row in done.tables[0].rows] == ["a", "b"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_damage_costs_a_row_and_not_the_page(recorded: Callable[..., Path], tmp_path: Path) -> None:
+    good, torn, lost = recorded("good", 0.2, 0.4), recorded("torn", 0.6), recorded("lost", 0.8)
+    (torn / "metrics.jsonl").write_bytes(b"\x00\xff not JSON\n")
+    (lost / "spec.toml").write_text("[run\n")
+    done = fedquilt.report([good, torn, lost], tmp_path / "report")
+    rows = {row[0]: dict(zip(HEADER, row, strict=True)) for row in done.tables[0].rows}
+    assert rows["good"]["last accuracy"] == "40.00%"
+    assert rows["torn"]["last accuracy"] == "–"
+    assert rows["lost"]["state"] == "cannot be read"
+    assert any("torn/metrics.jsonl: line 1 is damaged" in text for text in done.damage)
+    assert any("lost/spec.toml: is damaged" in text for text in done.damage)
+    assert [line.name for line in done.parts[0].details] == ["good", "torn", "lost"]
 
 
 @pytest.mark.parametrize("target", [0.0, 1.5, 97.0, -1.0, math.nan])
@@ -163,10 +198,50 @@ def test_impossible_target(recorded: Callable[..., Path], tmp_path: Path, target
         fedquilt.report([recorded("a", 0.2)], tmp_path / "report", target)
 
 
-def test_report_of_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"holds no run \(there is no spec\.toml in it\)"):
-        fedquilt.report([tmp_path], tmp_path / "report")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: None, "there is no such folder"),
+        (lambda path: path.mkdir(), "is empty; `fedquilt run SPEC --out {path}` makes one"),
+        (lambda path: path.write_text("a"), "is a file; a report takes run folders, and folders of runs"),
+        (
+            lambda path: (path / "holiday").mkdir(parents=True),
+            r"holds no run (there is no spec.toml in it or below it); ",
+        ),
+        (lambda path: _half_written(path), "{path}/spec.toml: is damaged: it is empty. Put a good copy back."),
+        (lambda path: _not_begun(path), "{path}: none of the experiment's 2 trials has begun; `fedquilt sweep "),
+        (lambda path: _no_experiment(path), "{path}: the experiment cannot be read: "),
+    ],
+)
+def test_folders_that_are_no_runs(make: Callable[[Path], object], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    make(path)
+    with pytest.raises(RunError) as error:
+        fedquilt.report([path], tmp_path / "report")
+    assert message.format(path=path) in str(error.value)
+    assert str(error.value).count("\n") == 0, "one message"
     assert not (tmp_path / "report").exists()
+
+
+def _half_written(path: Path) -> None:
+    path.mkdir()
+    (path / "spec.toml").touch()
+
+
+def _not_begun(path: Path) -> None:
+    path.mkdir()
+    tables = {"run": {"rounds": 1}, "data": {"name": "digits"}, "partition": {"name": "iid", "clients": 3}}
+    tables |= {
+        "model": {"name": "softmax_regression"},
+        "method": {"name": "fed_avg"},
+        "grid": {"method.lr": [0.1, 0.2]},
+    }
+    (path / "experiment.toml").write_text(load_experiment(tables).to_toml())
+
+
+def _no_experiment(path: Path) -> None:
+    path.mkdir()
+    (path / "experiment.toml").write_text("[grid]\n")
 
 
 # Summaries
@@ -198,5 +273,5 @@ def test_summary_of_a_damaged_spec(recorded: Callable[..., Path]) -> None:
 
 def test_curves_are_drawn_on_a_wide_range_of_losses(tmp_path: Path) -> None:
     history = History([{"round": 1, "accuracy": 0.1, "loss": 1e6}, {"round": 2, "accuracy": 0.2, "loss": math.inf}])
-    plots.draw_curves(tmp_path / "curves.png", {"a": history, "b": History([])}, target=0.5)
-    assert (tmp_path / "curves.png").stat().st_size > 1000
+    figure = figure_of_curves([Line("a", (history,)), Line("b", (History([]),))], target=0.5)
+    assert [file.stat().st_size > 1000 for file in figure.write(tmp_path, ["png"])] == [True, True]

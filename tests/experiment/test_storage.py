@@ -59,8 +59,7 @@ class After:
 
 
 @pytest.fixture
-def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("fedquilt.experiment.drawing.draw_run", lambda *_: None)
+def spec(tmp_path: Path) -> Path:
     path = tmp_path / "spec.toml"
     path.write_text(SPEC)
     return path

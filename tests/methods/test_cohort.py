@@ -37,7 +37,7 @@ def test_a_spec_says_where_both_are_given(command):
     assert "spec.toml: [method] fraction = 0.5 and cohort = 2 both say how many clients" in answer.err
 
 
-def test_a_spec_with_a_cohort_can_be_resumed(command, no_plots):
+def test_a_spec_with_a_cohort_can_be_resumed(command):
     assert (
         command("run", "spec.toml", "--unset", "method.fraction", "--set", "method.cohort=2", "--out", "out").code == 0
     )

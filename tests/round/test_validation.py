@@ -122,7 +122,7 @@ def test_mistakes_are_answered_in_words(options, message, blobs, unbalanced, smo
     assert message in str(caught.value)
 
 
-def test_on_the_command_line(command, no_plots):
+def test_on_the_command_line(command):
     held_out = ("--set", "run.folds=5", "--set", "run.fold=2")
     assert command("run", "spec.toml", "--out", "out", *held_out).code == 0
     answer = command("evaluate", "out", "--split", "validation", "--json")

@@ -48,9 +48,8 @@ def close(ended: Run) -> None:
     if result.best_models and result.best is not None:
         say(f"Best model: that of round {result.best.round}, with {WORDS[result.best.by]} {_value(result.best)}")
     say(f"Model SHA-256: {result.digest}")
-    for name in ("", "curve.png", "clients.png", "per_client.png"):
-        if (path / name).exists():
-            say(f"{'Run folder' if not name else 'Plot'}: {path / name}")
+    say(f"Run folder: {path}")
+    say(f"Page: fedquilt report {shlex.quote(str(path))}")
     if result.diverged is not None:
         complain(ending(result.diverged))
         raise typer.Exit(FAILED)

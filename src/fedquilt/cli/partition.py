@@ -75,8 +75,21 @@ def partition(
         say("")
         _advise(line)
     say("")
-    for file in about["files"]:
-        say(f"Wrote {file}")
+    for file, kinds in _by_name(about["files"]).items():
+        say(f"Wrote {file}{', '.join(kinds)}")
+
+
+def _by_name(files: list[str]) -> dict[str, list[str]]:
+    """Put the files together that differ in what their names end with.
+
+    >>> _by_name(["runs/emd.svg", "runs/emd.pdf", "runs/partition.npz"])
+    {'runs/emd': ['.svg', '.pdf'], 'runs/partition': ['.npz']}
+    """
+    found: dict[str, list[str]] = {}
+    for file in files:
+        path = Path(file)
+        found.setdefault(str(path.with_suffix("")), []).append(path.suffix)
+    return found
 
 
 def _advise(line: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ def resume(
     display = None if finished else watcher(out, run_folder.name)
     aside = _set_aside(run_folder)
     try:
-        # A finished run is opened all the same: a crash may have kept it from drawing its plots.
+        # A finished run is opened all the same: its result is said again.
         ended = fedquilt.resume(run_folder, rounds, display, from_start)
     finally:
         if display is not None:

@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedquilt.experiment.page.source import Reader, Seen, run_folders
+from fedquilt.base.errors import SpecError
+from fedquilt.experiment.design.experiment import load_experiment
+from fedquilt.experiment.page.source import EXPERIMENT, Reader, Seen, run_folders
 
 RECENT = 20
 """Rounds by whose pace the time that is left is estimated."""
@@ -33,9 +35,21 @@ class Listed:
 
 
 def listing(folder: Path) -> list[Listed]:
-    """List the runs below a folder."""
+    """List the runs below a folder, and the trials of an experiment that have no run yet."""
     reader = Reader()
-    return [_listed(folder, reader.run(path)) for path in run_folders(folder)]
+    listed = [_listed(folder, reader.run(path)) for path in run_folders(folder)]
+    begun = {run.path for run in listed}
+    return [*listed, *(Listed(path.name, path, "waiting") for path in _trials(folder) if path not in begun)]
+
+
+def _trials(folder: Path) -> list[Path]:
+    """Return the folders of an experiment's trials; none where there is no experiment, or it cannot be read."""
+    if not (folder / EXPERIMENT).is_file():
+        return []
+    try:
+        return [folder / trial.name for trial in load_experiment(folder / EXPERIMENT).trials]
+    except SpecError:
+        return []
 
 
 def _listed(folder: Path, run: Seen) -> Listed:

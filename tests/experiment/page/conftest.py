@@ -15,7 +15,12 @@ from fedquilt.experiment.run import run
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
 TABLES: dict[str, Any] = {
-    "experiment": {"title": "Momentum <b>&</b> skew", "source": "Nobody 2019", "rows": ["method"], "columns": ["alpha"]},
+    "experiment": {
+        "title": "Momentum <b>&</b> skew",
+        "source": "Nobody 2019",
+        "rows": ["method"],
+        "columns": ["alpha"],
+    },
     "run": {"rounds": 4},
     "data": {"name": "digits"},
     "partition": {"name": "dirichlet", "clients": 8, "own_test": True},
@@ -28,7 +33,11 @@ TABLES: dict[str, Any] = {
     "repeat": {"run.seed": [1, 2]},
     "significance": {"across": ["method"]},
     "published": [
-        {"source": "Table 9", "unit": "%", "values": {"FedAvg": {"0.5": 1, "100": "85.0 ± 9"}, "FedAvgM": {"0.5": 88, "100": 90}}}
+        {
+            "source": "Table 9",
+            "unit": "%",
+            "values": {"FedAvg": {"0.5": 1, "100": "85.0 ± 9"}, "FedAvgM": {"0.5": 88, "100": 90}},
+        }
     ],
 }
 
@@ -54,7 +63,9 @@ def experiment_folder(finished: Path, tmp_path: Path) -> Path:
 def browser() -> Iterator[Any]:
     """A Chromium of this machine; without one, pages are not tested."""
     api = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra dev")
-    found = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+    found = next(
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+    )
     if found is None:
         pytest.skip("needs Chromium: none is on the PATH")
     with api.sync_playwright() as playwright:

@@ -63,7 +63,8 @@ def after(page: Any, figure: str, change: Callable[[], Any]) -> str:
     before = drawn(page, figure)
     change()
     page.wait_for_function(
-        "([name, count]) => Number(document.querySelector(`[data-figure='${name}']`).dataset.drawn) > count", arg=[figure, before]
+        "([name, count]) => Number(document.querySelector(`[data-figure='${name}']`).dataset.drawn) > count",
+        arg=[figure, before],
     )
     return texts(page, figure)
 
@@ -111,7 +112,11 @@ def test_axes_scales_and_smoothing(opened: Callable[..., Any]) -> None:
     figure, holder = "1-curves", page.locator("[data-figure='1-curves']")
     assert "round" in texts(page, figure)
     lines = holder.locator(".chart svg path")
-    for value, words in (("megabytes", "MB sent, up and down"), ("seconds", "seconds of training"), ("batches", "batches of")):
+    for value, words in (
+        ("megabytes", "MB sent, up and down"),
+        ("seconds", "seconds of training"),
+        ("batches", "batches of"),
+    ):
         assert words in after(page, figure, lambda value=value: holder.get_by_label("over").select_option(value))
     after(page, figure, lambda: holder.get_by_label("over").select_option("round"))
     plain = lines.evaluate_all("all => all.map(path => path.getAttribute('d')).join(' ')")
@@ -129,7 +134,12 @@ def test_curves_are_hidden_and_shown(opened: Callable[..., Any]) -> None:
     page = opened()
     holder = page.locator("[data-figure='1-curves']")
     buttons = holder.locator(".legend button")
-    assert buttons.all_text_contents() == ["FedAvg, alpha 0.5", "FedAvg, alpha 100", "FedAvgM, alpha 0.5", "FedAvgM, alpha 100"]
+    assert buttons.all_text_contents() == [
+        "FedAvg, alpha 0.5",
+        "FedAvg, alpha 100",
+        "FedAvgM, alpha 0.5",
+        "FedAvgM, alpha 100",
+    ]
     bands = holder.locator(".mark-area path[aria-roledescription='area mark']")
     shown = bands.count()
     after(page, "1-curves", lambda: buttons.nth(1).click())
@@ -189,7 +199,12 @@ def test_what_it_takes_to_make_a_cell_again(opened: Callable[..., Any], finished
     text = cell.text_content()
     trial = next(path for path in sorted(finished.iterdir()) if path.name.startswith("FedAvgM,alpha=100,lr=0.2"))
     made = json.loads((trial / "environment.json").read_text())
-    for words in ("fedquilt sweep", f"fedquilt run {shlex.quote(f'{trial}/spec.toml')}", fedquilt.summary(trial)["digest"], made["processor"]):
+    for words in (
+        "fedquilt sweep",
+        f"fedquilt run {shlex.quote(f'{trial}/spec.toml')}",
+        fedquilt.summary(trial)["digest"],
+        made["processor"],
+    ):
         assert words in text
     assert str(made["commit"]) in text or made["commit"] is None
     assert 'name = "fed_avg_m"' in text

@@ -50,7 +50,14 @@ def ask(watch: Watch, path: str = "/", **headers: str) -> tuple[int, str, dict[s
 
 def test_only_this_machine_is_answered(served: Watch) -> None:
     assert served.address == f"http://127.0.0.1:{served.port}/"
-    for host in ("evil.example", f"evil.example:{served.port}", "127.0.0.1", "127.0.0.1:1", "", f"127.0.0.1.evil.example:{served.port}"):
+    for host in (
+        "evil.example",
+        f"evil.example:{served.port}",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "",
+        f"127.0.0.1.evil.example:{served.port}",
+    ):
         status, text, _ = ask(served, "/content", Host=host)
         assert (status, text) == (403, "This page is served to this machine alone.\n")
     assert ask(served, "/content", Host=f"localhost:{served.port}")[0] == 200

@@ -43,11 +43,6 @@ def alone(folder: Path, *changes: str) -> str:
     return fedquilt.run(DIGITS, ["method.lr=0.1", "engine.name=inline", *changes], out=folder).result.digest
 
 
-@pytest.fixture(autouse=True)
-def _no_plots(no_plots: None) -> None:
-    """Drawing takes longer than the runs here do."""
-
-
 def nowhere() -> Any:
     raise AssertionError("a trial was to be started")
 

@@ -66,7 +66,9 @@ def _line(data: Mapping[str, Any], measure: str) -> Any:
     split = "all training examples" if data["split"] == "train" else "the test set"
     title = f"{measure}{' (%)' if factor > 1 else ''} on {split}"
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False))
-    x = alt.X("theta:Q", title="θ, the share of the first model", scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=8))
+    x = alt.X(
+        "theta:Q", title="θ, the share of the first model", scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=8)
+    )
     base = alt.Chart(alt.InlineData(values=rows))
     tooltip = [alt.Tooltip("theta:Q", title="θ", format=".2f"), alt.Tooltip("value:Q", title=measure, format=".4g")]
     layers = [

@@ -11,7 +11,7 @@ DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 LISTED = 52
 """Classes that a legend lists one by one."""
 
-_HUES = (*COLOURS, "#f0e442", "#999999", "#882255")
+_HUES = (*COLOURS, "#f0e442", "#d0d0d0", "#6b2d5c")
 _SHADES = (0.0, 0.5, -0.4, 0.75, -0.65, 0.25)
 """How much lighter or darker the colours are at each pass over them."""
 

@@ -107,11 +107,12 @@ def _cost(found: Contents) -> dict[str, float]:
     records = found.history.records
     if not records or found.lost:
         return {}
-    return {
+    spent = {
         "megabytes": sum(record["bytes_up"] + record["bytes_down"] for record in records) / 1e6,
         "seconds": sum(record["seconds"] for record in records),
-        "steps": float(sum(record.get("steps", 0) for record in records)),
     }
+    steps = sum(record.get("steps", 0) for record in records)
+    return spent | ({"steps": float(steps)} if steps else {})
 
 
 def detail_of(name: str, run: Seen, command: str | None = None) -> Detail:

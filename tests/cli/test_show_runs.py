@@ -1,0 +1,101 @@
+"""`fedquilt show` of a folder of runs, and following one that goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+from pathlib import Path
+
+import pytest
+from command_line import SPEC, Command
+
+import fedquilt
+from fedquilt.experiment.follow import follow
+from fedquilt.experiment.folder import RunFolder
+
+
+def test_a_folder_of_runs_is_listed(command: Command) -> None:
+    command("run", "spec.toml", "--out", "all/done")
+    command("run", "spec.toml", "--out", "all/torn")
+    Path("all/torn/spec.toml").write_text("[run")
+    answer = command("show", "all")
+    assert answer.code == 0
+    lines = [line.split() for line in answer.out.splitlines()]
+    accuracy = fedquilt.summary("all/done")["accuracy"]
+    assert ["│", "done", "│", "finished", "│", "2/2", "│", f"{100 * accuracy:.2f}%", "│"] == next(
+        line[:9] for line in lines if "done" in line
+    )
+    assert "2 runs: 1 finished, 1 unreadable" in answer.out
+    assert "warning: all/torn/spec.toml: is damaged" in answer.err
+    listed = json.loads(command("show", "all", "--json").out)
+    assert [(run["name"], run["state"], run["round"]) for run in listed] == [
+        ("done", "finished", 2),
+        ("torn", "unreadable", 0),
+    ]
+
+
+def test_a_list_fits_into_80_columns(command: Command) -> None:
+    command("run", "spec.toml", "--out", f"all/{'long-name-' * 12}")
+    assert max(len(line) for line in command("show", "all").out.splitlines()) <= 80
+
+
+def test_trials_that_have_not_begun_are_listed(command: Command) -> None:
+    Path("grid.toml").write_text(SPEC + '[grid]\n"method.lr" = [0.1, 0.2]\n')
+    fedquilt.sweep("grid.toml", out="grid")
+    for path in sorted(Path("grid/lr=0.2").rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    Path("grid/lr=0.2").rmdir()
+    assert "2 runs: 1 finished, 1 waiting" in command("show", "grid").out
+
+
+def test_what_cannot_be_followed(command: Command) -> None:
+    command("run", "spec.toml", "--out", "all/a")
+    command("run", "spec.toml", "--out", "all/b")
+    answer = command("show", "all", "--follow")
+    assert (answer.code, answer.err) == (
+        2,
+        "error: all: none of its runs is going on: name one of them, such as a, b\n",
+    )
+    assert command("show", "all", "--diagnose").err == "error: all: holds 2 runs: name one of them to diagnose it\n"
+    ended = command("show", "all/a", "--follow").out.splitlines()
+    assert ended[0].startswith("round 1/2  accuracy ")
+    assert ended[-1] == "all/a: finished"
+
+
+@pytest.mark.timeout(120)
+def test_a_run_is_followed_to_its_end(command: Command, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "fedquilt", "run", "spec.toml", "--out", "going", "--set", "run.rounds=300"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        while not RunFolder(Path("going")).running() or not Path("going/metrics.jsonl").exists():
+            assert process.poll() is None, process.communicate()
+        rounds = [record["round"] for record in follow(Path("going"))]
+        process.communicate()
+    assert rounds == list(range(1, 301))
+    assert rounds == fedquilt.History(RunFolder(Path("going")).history().records).rounds
+
+
+@pytest.mark.timeout(120)
+def test_following_ends_by_an_interrupt_and_the_run_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC)
+    start = lambda *words: subprocess.Popen(  # noqa: E731
+        [sys.executable, "-m", "fedquilt", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with start("run", "spec.toml", "--out", "going", "--set", "run.rounds=100000") as run:
+        while not (tmp_path / "going" / "metrics.jsonl").exists():
+            assert run.poll() is None, run.communicate()
+        with start("show", "going", "--follow") as shown:
+            assert shown.stdout is not None
+            assert "round" in shown.stdout.readline()
+            shown.send_signal(signal.SIGINT)
+            out, _ = shown.communicate(timeout=60)
+        assert out.endswith("No longer followed; the run goes on.\n")
+        assert run.poll() is None
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=60)
