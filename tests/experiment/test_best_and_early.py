@@ -20,7 +20,7 @@ METHOD = fedquilt.fed_avg(lr=0.9, cohort=1, batch=8)
 
 
 @pytest.fixture
-def go(blobs, unbalanced, smooth, no_plots):
+def go(blobs, unbalanced, smooth):
     def train(rounds=12, **options):
         options = {"engine": fedquilt.inline(), "seed": 3, "keep": "best"} | options
         return fedquilt.train(smooth, blobs, unbalanced, METHOD, rounds=rounds, **options)
@@ -177,7 +177,7 @@ def test_where_accuracy_is_not_measured_the_lowest_loss_is_best():
     assert standing.ending(None, 1, None) == "test loss did not improve for 1 round after round 2"
 
 
-def test_on_the_command_line(command, no_plots):
+def test_on_the_command_line(command):
     spec = (
         "--set",
         "run.keep=best",

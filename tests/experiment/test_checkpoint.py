@@ -76,7 +76,7 @@ def test_every_truncation_is_detected(share, tmp_path_factory):
 
 
 @pytest.fixture
-def finished(tmp_path, blobs, unbalanced, smooth, no_plots):
+def finished(tmp_path, blobs, unbalanced, smooth):
     """A run of six rounds, saved after each, and how to run it on."""
 
     def go(rounds, **options):

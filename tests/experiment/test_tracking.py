@@ -60,7 +60,7 @@ def needs(*packages):
 
 
 @pytest.fixture
-def go(blobs, unbalanced, smooth, no_plots):
+def go(blobs, unbalanced, smooth):
     def train(rounds=3, **options):
         options = {"engine": fedquilt.inline(), "checkpoint_seconds": 0.0} | options
         return fedquilt.train(smooth, blobs, unbalanced, METHOD, rounds=rounds, **options)
@@ -114,7 +114,7 @@ def test_a_run_that_fails_is_told_so(go):
     assert Ends.results == [None]
 
 
-def test_an_own_tracker_in_a_spec(command, tmp_path, no_plots):
+def test_an_own_tracker_in_a_spec(command, tmp_path):
     (tmp_path / "mine.py").write_text(OWN)
     assert command("run", "spec.toml", "--out", "out", "--set", 'run.track=["mine:Notes"]').code == 0
     told = (tmp_path / "out" / "notes.jsonl").read_text().splitlines()
@@ -130,7 +130,7 @@ def test_an_own_tracker_in_a_spec(command, tmp_path, no_plots):
 
 
 @pytest.mark.filterwarnings("always::RuntimeWarning")
-def test_a_tracker_that_fails_does_not_end_the_run(command, tmp_path, no_plots):
+def test_a_tracker_that_fails_does_not_end_the_run(command, tmp_path):
     (tmp_path / "mine.py").write_text(OWN)
     plain = command("run", "spec.toml", "--out", "plain")
     answer = command("run", "spec.toml", "--out", "out", "--set", 'run.track=["mine:Breaks"]')

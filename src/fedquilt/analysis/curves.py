@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from fedquilt.base.errors import FedquiltError, nearest
+from fedquilt.base.errors import FedquiltError, MissingExtraError, nearest
+from fedquilt.base.text import counted, html_table
 
 EVALUATED = ("accuracy", "loss", "metrics")
 """What a record has, one or more, where the model was evaluated."""
@@ -139,9 +140,49 @@ class History:
         pairs = list(zip(*self.curve("loss"), strict=True))
         return min(pairs, key=lambda pair: pair[1]) if pairs else None
 
+    def to_pandas(self) -> Any:
+        """Return the records as a pandas DataFrame, a row a round; other metrics have columns of their own.
+
+        >>> history = History([{"round": 1, "accuracy": 0.5, "metrics": {"top5": 0.9}, "clients": [3]}])
+        >>> frame = history.to_pandas()
+        >>> frame.index.name, frame.columns.tolist(), float(frame.accuracy[1])
+        ('round', ['accuracy', 'clients', 'top5'], 0.5)
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtraError("to_pandas()", "pandas") from None
+        rows = [
+            {name: value for name, value in record.items() if name != "metrics"} | record.get("metrics", {})
+            for record in self.records
+        ]
+        frame = pandas.DataFrame(rows, columns=None if rows else ["round"])
+        return frame.set_index("round")
+
+    def _repr_html_(self) -> str:
+        """Show the newest evaluations as a table, in a notebook."""
+        shown = self._evaluated()[-SHOWN:]
+        names = [
+            "round",
+            *(name for name in MAIN if any(record.get(name) is not None for record in shown)),
+            *self.metrics,
+        ]
+        rows = [[_cell({**record, **record.get("metrics", {})}.get(name)) for name in names] for record in shown]
+        more = len(self._evaluated()) - len(shown)
+        about = f"{counted(self.last, 'round')}{f', the last {len(shown)} evaluations' if more else ''}"
+        return f"<div>{about}</div>{html_table(names, rows)}"
+
     def rounds_to(self, target: float) -> float | None:
         """Return the rounds that a target accuracy took; see `rounds_to`."""
         return rounds_to(*self.curve("accuracy"), target)
+
+
+SHOWN = 10
+"""Evaluations that a notebook shows of a history."""
+
+
+def _cell(value: object) -> str:
+    return "–" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def rounds_to(rounds: Sequence[float], accuracies: Sequence[float], target: float) -> float | None:

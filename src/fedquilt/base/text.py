@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import html
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 LONGEST = 2000
@@ -137,3 +138,14 @@ def scores(about: Mapping[str, Any], loss: bool = False) -> list[str]:
     shown = {} if without else {"accuracy": about["accuracy"]}
     shown |= {"loss": about["loss"]} if without or (loss and about["loss"] is not None) else {}
     return [f"{name} {figure(name, value)}" for name, value in (shown | metrics).items()]
+
+
+def html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table for a notebook.
+
+    >>> html_table(["name"], [["a < b"]])
+    '<table><tr><th>name</th></tr><tr><td>a &lt; b</td></tr></table>'
+    """
+    lines = [("th", header), *(("td", row) for row in rows)] if header else [("td", row) for row in rows]
+    written = ["".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) for tag, cells in lines]
+    return f"<table>{''.join(f'<tr>{cells}</tr>' for cells in written)}</table>"

@@ -8,19 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
+from fedquilt.algorithm.loss import with_loss
+from fedquilt.algorithm.state import RunState
 from fedquilt.base import registry
+from fedquilt.base.arguments import check
 from fedquilt.base.errors import DataError, FedquiltError, RunError, SpecError, listed
 from fedquilt.base.text import visible
+from fedquilt.compute.replica import copied
 from fedquilt.data.data import IGNORED, Data, whole
 from fedquilt.engines import processes
 from fedquilt.experiment.build import build, data_of
 from fedquilt.experiment.checkpoint import load_frozen
+from fedquilt.experiment.contents import PARTITION, Contents
 from fedquilt.experiment.export import NAMES, Which, names_of, stored, warn_if_diverged
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.objective import chosen_loss, chosen_metrics, chosen_validation
 from fedquilt.experiment.run import spec_of
-from fedquilt.experiment.spec import Spec, change, check_spec, read_tables
+from fedquilt.experiment.spec import Options, Spec, change, check_spec, read_tables
 from fedquilt.experiment.toml import Table
+from fedquilt.experiment.warm import warm
+from fedquilt.methods.centralised import centralised
+from fedquilt.partition.partition import Partition
+from fedquilt.partition.stored import stored as stored_partition
 from fedquilt.round.evaluation import SplitName, no_rows
 from fedquilt.round.federation import Federation
 from fedquilt.round.measures import Measures, evaluating
@@ -36,6 +47,7 @@ def evaluate(
     split: SplitName = "test",
     checkpoint: str | Path | None = None,
     which: Which = "last",
+    model: nn.Module | None = None,
 ) -> dict[str, Any]:
     """Evaluate the model of a run, and return its loss, accuracy and metrics, each group's too where there are several.
 
@@ -44,6 +56,8 @@ def evaluate(
     - sets: changes of its keys, such as "data.standardise=true". split: "test" or "train"; or "validation", what the run
       held out of its training data.
     - which: the "last" model, or the "best" one of a run with `keep = "best"`. checkpoint: another than the newest.
+    - model: for a run from Python, whose model and data no file describes: a module like the one that was trained, with
+      any values; give `data`, a `Data`, too.
 
     >>> import tempfile
     >>> from fedquilt import run
@@ -62,14 +76,16 @@ def evaluate(
     """
     folder, sets = RunFolder(Path(run)), list(sets)
     found = folder.read_aloud()
-    spec = spec_of(folder, found)
     warn_if_diverged(folder, found)
+    if "python" in found.tables:
+        federation = _from_python(folder, found, data, model, split)
+        path, state, about = stored(folder, checkpoint, which)
+        return _measured(folder, _loaded(federation, path, about), state, split)
+    if model is not None:
+        raise SpecError(f"model: the run folder {folder.path} describes its model; leave it out")
+    spec = spec_of(folder, found)
     path, state, about = stored(folder, checkpoint, which)
-    federation, _ = build(spec)
-    if about.get(NAMES, names_of(federation.replica)) != names_of(federation.replica):
-        raise RunError(f"{path}: holds a model with other layers or shapes than its spec describes now")
-    federation.replica.put_frozen(load_frozen(path))
-    federation = replace(federation, tests=None)
+    federation = _loaded(build(spec)[0], path, about)
     names = federation.data.class_names
     if split == "validation":
         _require_validation(federation, data is not None or bool(sets))
@@ -84,6 +100,42 @@ def evaluate(
         other = _other(spec, data, sets)
     if other is not None:
         federation = _on(federation, other if names is None else _numbered_as(federation.data, other, names, split))
+    return _measured(folder, federation, state, split)
+
+
+def _from_python(
+    folder: RunFolder, found: Contents, data: object, model: nn.Module | None, split: SplitName
+) -> Federation:
+    """Put the federation of a run from Python together from what the user has: its data and its model."""
+    if not isinstance(data, Data) or model is None:
+        raise RunError(
+            f"{folder.path}: is a run from Python, and its data and model are in no file: give them, as in "
+            f"fedquilt.evaluate({str(folder.path)!r}, data=data, model=model)"
+        )
+    options = Options(**check(Options, found.tables["run"]))
+    module = copied(model)
+    warm(module, replace(options, start=None, start_skip=None))
+    algorithm = centralised() if options.loss is None else with_loss(centralised(), chosen_loss(options.loss))
+    metrics = None if options.metrics is None else chosen_metrics(options.metrics)
+    held, validation = Partition.of([range(len(data.train))]), None
+    if split == "validation":
+        held = stored_partition(folder.path / PARTITION, data.train.y.numpy())
+        validation = chosen_validation(options)
+    federation = Federation.of(module, data, held, algorithm, options.seed, metrics, validation=validation)
+    if split == "validation":
+        _require_validation(federation, other=False)
+    return federation
+
+
+def _loaded(federation: Federation, path: Path, about: dict[str, str]) -> Federation:
+    """Return the federation with what a checkpoint has of its model besides the state, or refuse another model."""
+    if about.get(NAMES, names_of(federation.replica)) != names_of(federation.replica):
+        raise RunError(f"{path}: holds a model of other layers or shapes than its spec describes now, or than is given")
+    federation.replica.put_frozen(load_frozen(path))
+    return replace(federation, tests=None)
+
+
+def _measured(folder: RunFolder, federation: Federation, state: RunState, split: SplitName) -> dict[str, Any]:
     with processes().open(federation) as session:
         record = evaluating(federation.server, session, state, Measures(), split)()
     chosen = federation.evaluator.split(split)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
 from fedquilt.algorithm.state import RunState
 from fedquilt.analysis.curves import History
-from fedquilt.analysis.standing import BestRound
-from fedquilt.base.text import counted
+from fedquilt.analysis.standing import WORDS, BestRound
+from fedquilt.base.text import amount, clock, counted, figure, html_table
 from fedquilt.compute.layout import ModelState
 from fedquilt.experiment.fingerprint import digest
 from fedquilt.round.federation import Federation
@@ -50,6 +51,31 @@ class Result:
         score = "" if name is None else f", {name} {newest[name]:.4f}"
         score += ", diverged" if self.diverged else ""
         return f"Result({counted(self.run.round, 'round')}{score}, digest {self.digest[:12]}…)"
+
+    def _repr_html_(self) -> str:
+        """Show how it went, in a notebook."""
+        about = {"rounds": str(self.run.round), **_scores(self.history.newest or {})}
+        if self.best is not None:
+            shown = figure(self.best.by.removeprefix("validation_"), self.best.value)
+            about["best"] = f"{WORDS[self.best.by]} {shown} in round {self.best.round}"
+        if self.diverged or self.stopped or self.interrupted:
+            about["ended"] = self.diverged or self.stopped or "interrupted"
+        about["time"] = clock(sum(record["seconds"] for record in self.history))
+        moved = [sum(record[key] for record in self.history) for key in ("bytes_down", "bytes_up")]
+        about["sent"] = f"{amount(moved[0])} down, {amount(moved[1])} up"
+        about["digest"] = self.digest
+        return html_table([], list(about.items()))
+
+
+def _scores(record: dict[str, Any]) -> dict[str, str]:
+    """Return accuracy, loss and other metrics of a record, as they are shown."""
+    names = ("accuracy", "loss", "validation_accuracy", "validation_loss")
+    found = {name: record.get(name) for name in names} | record.get("metrics", {})
+    return {
+        name.replace("_", " "): figure(name.removeprefix("validation_"), value)
+        for name, value in found.items()
+        if value is not None
+    }
 
 
 def result_of(

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError, RunError
+from fedquilt.base.text import html_table
 from fedquilt.experiment.build import build
 from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.environment import environment
@@ -30,6 +31,10 @@ class Run:
 
     folder: Path
     result: Result
+
+    def _repr_html_(self) -> str:
+        """Show where it is and how it went, in a notebook."""
+        return f"{html_table([], [('folder', str(self.folder))])}{self.result._repr_html_()}"
 
 
 def run(

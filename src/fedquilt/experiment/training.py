@@ -19,7 +19,6 @@ from fedquilt.base.errors import RunError
 from fedquilt.compute.replica import copied
 from fedquilt.data.data import Data
 from fedquilt.engines import processes
-from fedquilt.experiment.drawing import drawn
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import execute
 from fedquilt.experiment.fingerprint import fingerprint, require_same
@@ -151,7 +150,7 @@ def train(
         with folder.locked():
             chosen, tables = _begin(folder, options, federation, chosen, from_start)
             result = execute(federation, chosen, options, folder, watchers, from_start, tables)
-            return _warned(drawn(folder, federation, result))
+            return _warned(result)
     finally:
         if display is not None:
             display.close()

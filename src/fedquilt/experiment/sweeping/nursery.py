@@ -21,7 +21,7 @@ from importlib import import_module
 from fedquilt.base import interrupts
 from fedquilt.experiment.sweeping.places import Ended, Order, decoded, written
 
-IMPORTED = ("fedquilt.experiment.sweeping.trial_process", "matplotlib.backends.backend_agg", "matplotlib.figure")
+IMPORTED = ("fedquilt.experiment.sweeping.trial_process",)
 """What every trial needs."""
 
 SAVING = 20.0
