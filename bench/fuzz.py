@@ -1,6 +1,6 @@
 """Runs randomly changed specs and lists those that give a traceback, take long or answer with an endless message.
 
-    python bench/fuzz.py                         # 100,000 of them, one process a core
+    python bench/fuzz.py                         # 100,000 of them, one process per core
     python bench/fuzz.py --first 5000 --count 1  # one of them again, with its spec and its message
 
 The changes and the trials are those of tests/fuzzing, where `make test` tries the first 2,000.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import typing
 from typing import Any
 
 import fedquilt
@@ -17,7 +18,7 @@ STEPS = {"lr": 0.05, "epochs": 2, "batch": 7, "momentum": 0.5, "weight_decay": 0
 
 ADAPTIVE = {"server_lr": 0.02, "beta1": 0.5, "tau": 0.01}
 
-VARIANTS: dict[str, list[dict[str, Any]]] = {
+CHOSEN: dict[str, list[dict[str, Any]]] = {
     "centralised": [
         {"lr": 0.05, "batch": 7, "momentum": 0.5, "weight_decay": 0.1},
         {"batch": 7, "steps": 3},
@@ -72,7 +73,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"target": [1.0, 0.0, 3.0], "normalise": False},
         {"target": [1.0, 0.0, 3.0]},
     ],
-    "fed_nova": [],
     "fed_prox": [{"mu": 0.5}],
     "fed_vc": [{"size": 16, "distinct": True}],
     "fine_tuned": [{"lr": 0.05, "epochs": 2, "batch": 7, "holdout": 0.0}, {"batch": 7, "drop_last": True}],
@@ -84,17 +84,50 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "geometric_median": [{"iterations": 3, "tolerance": 0.01, "smoothing": 0.01}],
     "gradient_noise": [{"std": 0.01}],
     "krum": [{"corrupt": 1, "selected": 2}],
-    "median": [],
     "norm_bound": [{"limit": 0.1}],
     "own_test": [{"holdout": 0.0}],
     "projected": [{"radius": 1.0, "centre": "start"}],
-    "scaffold": [],
     "server_training": [STEPS | {"share": 0.1}, {"batch": 7, "drop_last": True}],
     "sign_agreement": [{"threshold": 1.0, "mask": "update", "absolute": False, "flip": True}],
     "stragglers": [{"seconds_per_example": 0.1, "spread": 0.1, "deadline": 4.0, "over_select": 0.5}],
     "trimmed_mean": [{"trim": 0.4}],
 }
-"""Arguments that differ from the defaults: every argument of every method stands in one of them at least."""
+"""Arguments that differ from the defaults, where other values than those of `derived` are wanted."""
+
+
+def parameters(name: str) -> dict[str, inspect.Parameter]:
+    """Return the arguments that a method takes, besides the one that a wrapper wraps."""
+    function = function_of(name)
+    return {key: each for key, each in inspect.signature(function).parameters.items() if key != "algorithm"}
+
+
+def function_of(name: str) -> Any:
+    known = (registry.methods, registry.wrappers, registry.simulations)
+    return next(functions[name] for functions in known if name in functions)
+
+
+def derived(name: str) -> list[dict[str, Any]]:
+    """Return other values than the defaults, for a method with nothing in CHOSEN."""
+    hints = typing.get_type_hints(function_of(name))
+    changed = {key: other_value(each.default, hints[key]) for key, each in parameters(name).items()}
+    return [changed] if changed else []
+
+
+def other_value(default: object, hint: object) -> object:
+    if typing.get_origin(hint) is typing.Literal:
+        return next(choice for choice in typing.get_args(hint) if choice != default)
+    match default:
+        case bool():
+            return not default
+        case int():
+            return default + 1
+        case float():
+            return default / 2 if default else 0.1
+    raise NotImplementedError(f"no other value is known for an argument with the default {default!r}: add it to CHOSEN")
+
+
+VARIANTS = {name: CHOSEN[name] if name in CHOSEN else derived(name) for name in METHODS}
+"""Every argument of every method stands in one of them at least."""
 
 PAIRS = [(name, number) for name in METHODS for number in range(len(VARIANTS[name]))]
 
@@ -116,10 +149,3 @@ def made(name: str, **arguments: Any) -> Algorithm:
 def simulated(name: str, **arguments: Any) -> list[Simulation]:
     """Return what is simulated: nothing, unless it is the name of a simulation."""
     return [registry.simulations[name](**arguments)] if name in registry.simulations else []  # type: ignore[list-item]
-
-
-def parameters(name: str) -> dict[str, inspect.Parameter]:
-    """Return the arguments that a method takes, besides the one that a wrapper wraps."""
-    known = (registry.methods, registry.wrappers, registry.simulations)
-    function = next(functions[name] for functions in known if name in functions)
-    return {key: each for key, each in inspect.signature(function).parameters.items() if key != "algorithm"}

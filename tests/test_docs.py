@@ -119,9 +119,11 @@ def test_every_page_is_in_the_index() -> None:
     assert [page.name for page in METHOD_PAGES if f"({page.name})" not in methods] == []
 
 
-# Pages on methods: one for every method and wrapper, all alike, with the numbers that docs/methods/plots.py measured.
+# Pages on methods: one for every method and wrapper, all alike. Most have a comparison (docs/methods/plots.py): a picture,
+# and the numbers that were measured.
 
-HEADINGS = ["Idea", "Equation", "Spec", "On a small example", "Cost", "What leaves the client"]
+EXAMPLE = "On a small example"
+HEADINGS = ["Idea", "Equation", "Spec", EXAMPLE, "Cost", "What leaves the client"]
 PLOTS: dict[str, Any] = runpy.run_path(str(METHODS / "plots.py"))
 RESULTS: dict[str, dict[str, dict[str, float]]] = json.loads((METHODS / "results.json").read_text(encoding="utf-8"))
 
@@ -137,17 +139,30 @@ def test_every_method_has_a_page(name: str) -> None:
 
 @pytest.mark.parametrize("page", METHOD_PAGES, ids=name_of)
 def test_pages_on_methods_have_the_same_headings(page: Path) -> None:
-    assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE) == HEADINGS
+    wanted = [each for each in HEADINGS if each != EXAMPLE or page.stem in PLOTS["COMPARISONS"]]
+    assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE) == wanted
 
 
 @pytest.mark.parametrize("page", METHOD_PAGES, ids=name_of)
+def test_pages_on_methods_have_a_spec(page: Path) -> None:
+    (block,) = blocks(page, "toml")
+    tables = tomllib.loads(block)
+    names = {tables["method"]["name"], *(each["name"] for array in ARRAYS for each in tables.get(array, []))}
+    heading = page.read_text(encoding="utf-8").split("\n", 1)[0]
+    assert names & set(re.findall(r"`(\w+)`", heading))
+
+
+MEASURED_PAGES = [METHODS / f"{name}.md" for name in PLOTS["COMPARISONS"]]
+
+
+@pytest.mark.parametrize("page", MEASURED_PAGES, ids=name_of)
 def test_the_spec_of_a_page_is_one_that_was_measured(page: Path) -> None:
     comparison = PLOTS["COMPARISONS"][page.stem]
     (block,) = blocks(page, "toml")
     assert tomllib.loads(block) in [comparison.spec(label) for label in comparison.runs]
 
 
-@pytest.mark.parametrize("page", METHOD_PAGES, ids=name_of)
+@pytest.mark.parametrize("page", MEASURED_PAGES, ids=name_of)
 def test_the_numbers_of_a_page_are_those_measured(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     (table,) = re.findall(rf"^{re.escape(PLOTS['HEADER'])}\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)

@@ -47,7 +47,7 @@ def test_commits_are_checked_as_make_lint_checks() -> None:
     config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
     assert [repo["repo"] for repo in config["repos"]] == ["local"]
     entries = [hook["entry"].replace(" --force-exclude", "") for hook in config["repos"][0]["hooks"]]
-    lint = re.findall(r"\$\(BIN\)/((?:ruff|mypy)[^\n]*)", recipe("lint"))
+    lint = [line.removeprefix("\t@$(BIN)/") for line in recipe("lint").splitlines()]
     assert entries == [f".venv/bin/{command.removesuffix(' .')}" for command in lint]
 
 

@@ -1,6 +1,7 @@
 """The names that others may rely on, and how they are documented.
 
-What is registered is public: `tests/test_registry.py` and `fedquilt list` know it. The names below are the others.
+What is registered is public: `fedquilt list` lists it, and `tests/base/test_registry.py` tests how it is found. The names
+below are the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generates the gallery: the picture and the idea of every method's page, with a link to it."""
+"""Generates the gallery: picture and idea of every method's page that has a picture, with a link to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mkdocs.structure.files import File, Files
 
 HEAD = """# Gallery
 
-What every method does on a small example. The pictures show test accuracy, or accuracy on the clients' own data, over
+What methods do on a small example. The pictures show test accuracy, or accuracy on the clients' own data, over
 rounds; each page has the spec, the numbers and [how they were measured](index.md#how-the-examples-were-measured).
 
 <div class="gallery" markdown>

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fedquilt
+from fedquilt.algorithm import cross_entropy, mean_squared_error
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.loss import with_loss
-from fedquilt.algorithm.parts.losses import cross_entropy, mean_squared_error
 from fedquilt.base import registry
 from fedquilt.base.describe import describe
 from fedquilt.base.errors import DataError, FedquiltError
@@ -175,8 +175,8 @@ def broken(outputs: Tensor, targets: Tensor) -> Tensor:
     [
         ("cross_entropi", r"loss: no loss is called 'cross_entropi'; did you mean 'cross_entropy'\?"),
         ("mean_squared_error", r"loss: mean_squared_error is for numbers, and these targets are classes"),
-        (half, r"loss: half must return one loss a prediction, a tensor of shape \(1,\) .*it returned .* shape \(\)"),
-        (unfinished, r"loss: unfinished must return one loss a prediction, .* type NoneType"),
+        (half, r"loss: half must return one loss per prediction, a tensor of shape \(1,\) .*it returned .* shape \(\)"),
+        (unfinished, r"loss: unfinished must return one loss per prediction, .* type NoneType"),
         (broken, r"the model does not fit the data set blobs .*RuntimeError: .*\(test_losses.py, line \d+\)"),
         (0.5, r"loss: must be a name or a function of outputs and targets, got 0\.5"),
     ],
@@ -202,7 +202,7 @@ def test_cross_entropy_on_numbers_is_refused(line: Data, held: Partition) -> Non
             "fed_ir weighs examples by their class: the targets of line are numbers",
         ),
         (fedquilt.fed_avg(), [fedquilt.corrupt(kind="label_flip")], "line has numbers as targets"),
-        (fedquilt.server_training(fedquilt.fed_avg()), [], "needs data with one class per example"),
+        (fedquilt.server_training(fedquilt.fed_avg()), [], "share needs one class label per example"),
         (fedquilt.fed_avg(), [fedquilt.availability()], "needs one label per example, but these are numbers"),
     ],
 )

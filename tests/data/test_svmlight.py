@@ -56,7 +56,7 @@ def test_agrees_with_scikit_learn(tmp_path_factory: pytest.TempPathFactory, rows
         (b"1 1:1\n2 4:1\n", "line 2: feature 4, expected 1 to 3"),
         (b"1 0:1\n2 1:1\n", "line 1: feature 0, expected 1 to 3"),
         (b"1 1:1\n2 999999999:1\n", "line 2: feature 999999999, expected 1 to 3"),
-        (b"1 1:1\n2 1:1e999\n", "a number is too large"),
+        (b"1 1:1\n2 1:1e999\n", "line 2: a number is too large"),
         (b"\x1f\x8bnonsense", "cannot be read"),
         (lzma.compress(TEXT)[:-8], "cannot be read"),
     ],

@@ -177,7 +177,7 @@ def test_what_cannot_be_evaluated_is_refused(
 def test_numbers_for_a_classifier_are_refused(finished: tuple[Path, fedquilt.Result]) -> None:
     x = np.zeros((4, 64), dtype=np.float32)
     numbers = fedquilt.arrays(x, np.ones(4), x, np.ones(4), classes=0, name="numbers")
-    with pytest.raises(SpecError, match="numbers and digits do not both have classes"):
+    with pytest.raises(SpecError, match="numbers cannot test a model of digits: one has class labels"):
         fedquilt.evaluate(finished[0], numbers)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import MISSING, fields
+from pathlib import Path
 
 import pytest
 from torch import nn
@@ -52,6 +54,13 @@ def test_the_loss_on_the_training_set_is_measured_where_asked(blobs, unbalanced,
     result = fedquilt.train(smooth, blobs, unbalanced, method, rounds=1, train_loss=True, engine=fedquilt.inline())
     expected = nn.functional.cross_entropy(result.model(blobs.train.x), blobs.train.y).item()
     assert result.history.records[0]["train_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_every_argument_of_train_is_documented():
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", page, re.MULTILINE)
+    documented = [name for row in rows for name in row.replace("`", "").split(", ")]
+    assert sorted(documented) == sorted(inspect.signature(fedquilt.train).parameters)
 
 
 def test_train_has_the_options_of_a_spec_with_the_same_defaults():

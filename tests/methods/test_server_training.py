@@ -80,7 +80,7 @@ def test_training_that_diverges_at_the_server_is_an_error_with_advice(blobs, unb
     torch.manual_seed(0)
     steep = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
     method = fedquilt.server_training(fedquilt.fed_avg(), share=0.1, lr=1e30, batch=1, epochs=5)
-    with pytest.raises(FedquiltError, match="diverged in round 1: take a smaller rate"):
+    with pytest.raises(FedquiltError, match="diverged in round 1: use a smaller lr"):
         fedquilt.train(steep, blobs, unbalanced, method, rounds=1, engine=fedquilt.inline())
 
 

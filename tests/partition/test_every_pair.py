@@ -34,7 +34,7 @@ def refusal(case: Case, partition: str) -> str | None:
     if partition == "geo" and not case.coordinates:
         return "needs coordinates, but the data set .* has none"
     if partition == "natural" and not case.clients:
-        return "the data set .* does not say which client holds which example; use another partition"
+        return "the data set .* does not record which client holds which example; use another partition"
     if partition in BY_CLASS and case.sequences:
         return "needs one class per example, but the labels of this data set have the shape"
     if partition in BY_CLASS and case.numbers:

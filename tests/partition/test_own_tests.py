@@ -139,5 +139,5 @@ def test_natural_clients() -> None:
     assert larger.test is None
     with pytest.raises(SpecError, match="no client holds 4 examples; the largest client holds 3"):
         fedquilt.natural(Data("mine", train, test, classes=2), least=4)
-    with pytest.raises(SpecError, match="does not say which client holds which example"):
+    with pytest.raises(SpecError, match="does not record which client holds which example"):
         fedquilt.natural(Data("mine", Split(x, y), test, classes=2))

@@ -81,7 +81,7 @@ BROKEN = {
     "objects": ({"indices": np.array([{}] * 30, dtype=object)}, "indices.npy does not match its header"),
     "noise for others": ({"noise": np.zeros(7, dtype=np.float32)}, "noise must be one number of 0 or more for each"),
     "no description": ({"about": np.zeros(3, dtype=np.uint8)}, "it is not marked"),
-    "something else": ({"weights": np.zeros(3)}, "it holds other arrays"),
+    "something else": ({"weights": np.zeros(3)}, r"expected the arrays about\.npy, .*, found weights\.npy"),
 }
 
 

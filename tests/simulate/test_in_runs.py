@@ -287,7 +287,7 @@ def test_sequences_are_refused_where_classes_are_needed():
     model = nn.Embedding(3, 3)
     for simulation, message in (
         (availability(), "needs one label per example"),
-        (corrupt(0.5, "label_flip"), "labels can be flipped only where an example has one; words"),
+        (corrupt(0.5, "label_flip"), "labels can be flipped only if every example has one class label; words"),
     ):
         with pytest.raises(FedquiltError, match=message):
             go(fedquilt.fed_avg(), data, held, model, rounds=1, simulate=[simulation])

@@ -173,7 +173,7 @@ def claim(algorithm: Algorithm, by: str, **parts: Any) -> Algorithm:
     >>> claim(once, "second", course={"pooled": False})
     Traceback (most recent call last):
     fedquilt.base.errors.SpecError: first and second both set `course.pooled` (whether data are pooled), to different
-    values: take one of them
+    values: use one of them
     """
     claimed = dict(algorithm.applied.claims)
     for part, value in parts.items():
@@ -185,7 +185,7 @@ def claim(algorithm: Algorithm, by: str, **parts: Any) -> Algorithm:
             if name in claimed and describe(old) != describe(new):
                 words = f" ({WORDS[name]})" if name in WORDS else ""
                 raise SpecError(
-                    f"{claimed[name]} and {by} both set `{name}`{words}, to different values: take one of them"
+                    f"{claimed[name]} and {by} both set `{name}`{words}, to different values: use one of them"
                 )
             claimed.setdefault(name, by)
         parts[part] = replace(before, **value) if fields else value
@@ -219,7 +219,7 @@ def add_exchange(algorithm: Algorithm, exchange: Exchange) -> Algorithm:
     for before in algorithm.exchanges:
         if before.name == exchange.name:
             if describe(before) != describe(exchange):
-                raise SpecError(f"{exchange.name} is applied twice, with different values: take one of them")
+                raise SpecError(f"{exchange.name} is applied twice, with different values: use one of them")
             return algorithm
     return replace(algorithm, exchanges=(*algorithm.exchanges, exchange))
 

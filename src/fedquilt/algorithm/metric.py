@@ -14,7 +14,7 @@ from torch import Tensor
 from fedquilt.base.errors import FedquiltError, SpecError, reason_of
 
 Values = Callable[[Tensor, Tensor], Tensor]
-"""(outputs, targets), one row a prediction -> one value a prediction. Padding is taken out before."""
+"""(outputs, targets), one row per prediction -> one value per prediction. Padding is taken out before."""
 
 
 def as_it_is(mean: float) -> float:
@@ -54,7 +54,7 @@ class Metric:
         if not isinstance(values, Tensor) or values.shape != targets.shape[:1]:
             got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"type {type(values).__name__}"
             raise SpecError(
-                f"metrics: {self.name} must return a tensor with one value a prediction, of shape {(len(targets),)}; "
+                f"metrics: {self.name} must return a tensor with one value per prediction, of shape {(len(targets),)}; "
                 f"it returned something of {got}"
             )
         return float(values.to(torch.float64).sum())

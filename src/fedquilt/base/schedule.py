@@ -31,7 +31,7 @@ class Schedule:
         """Refuse what is no schedule."""
         if not (self.initial > 0 and 0 < self.factor < math.inf and self.every >= 1 and 0 <= self.least <= self.most):
             raise ValueError(
-                "initial and factor must be above 0, every must be at least 1, and least must not exceed most"
+                "initial and factor must be above 0, every must be at least 1, and `least` must be at most `most`"
             )
 
     def __call__(self, round_: int) -> float:

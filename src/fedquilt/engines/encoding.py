@@ -129,7 +129,7 @@ def decode_reply(task: Task, said: Any, tensors: bytes, rows: ModelState | None 
 
     >>> decode_reply(Task("train"), {"answers": ["all is well"]}, b"")
     Traceback (most recent call last):
-    fedquilt.engines.encoding.ProtocolError: its answer has another form than a worker's
+    fedquilt.engines.encoding.ProtocolError: the reply does not have the expected fields
     """
     tables: Mapping[str, Any] = read_tensors(tensors)
     try:
@@ -155,7 +155,7 @@ def decode_reply(task: Task, said: Any, tensors: bytes, rows: ModelState | None 
                 results.append(_update(about, table, _values(table["values"]) if rows is None else _row_of(rows, row)))
             row += count
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise ProtocolError("its answer has another form than a worker's") from None
+        raise ProtocolError("the reply does not have the expected fields") from None
     return Reply(results, error)
 
 
@@ -164,7 +164,7 @@ def read(message: bytes) -> Any:
     try:
         return json.loads(message)
     except (ValueError, RecursionError):
-        raise ProtocolError("its message is not JSON") from None
+        raise ProtocolError("the message is not JSON") from None
 
 
 def read_tensors(message: bytes) -> State:
@@ -174,7 +174,7 @@ def read_tensors(message: bytes) -> State:
     try:
         return from_bytes(message)
     except (SafetensorError, ValueError, TypeError, AttributeError, KeyError):
-        raise ProtocolError("its message holds no tensors") from None
+        raise ProtocolError("the message holds no tensors") from None
 
 
 def _fault(about: dict[str, Any]) -> Fault:

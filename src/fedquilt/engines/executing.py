@@ -11,7 +11,7 @@ from fedquilt.round.federation import Federation
 
 @dataclass(frozen=True)
 class Executing:
-    """An engine whose result depends on how clients are executed; see `core.engine.Settling`."""
+    """An engine whose result depends on how clients are executed; see `fedquilt.round.session.Settling`."""
 
     execution: Execution
 

@@ -71,7 +71,7 @@ class Execution:
         reason = self._trouble(federation) if self.compute == "compiled" else None
         if reason is not None:
             warnings.warn(
-                f"nothing can be compiled here, so that the run is eager: {reason}", RuntimeWarning, stacklevel=2
+                f"cannot compile on this machine; training runs eagerly: {reason}", RuntimeWarning, stacklevel=2
             )
             return replace(self, compute="eager")
         return self
@@ -89,7 +89,7 @@ class Execution:
         """
         compiled = self.compute == "compiled"
         if compiled and self._trouble(federation) is not None:
-            raise FedquiltError(f"this run is compiled, and nothing can be compiled here: {self._trouble(federation)}")
+            raise FedquiltError(f"this run is compiled, but this machine cannot compile: {self._trouble(federation)}")
         if self.block == 1 and (not compiled or self._kernels(federation)):
             return None
         reason = unmappable(federation.replica.module, federation.algorithm)

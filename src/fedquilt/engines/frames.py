@@ -55,16 +55,16 @@ class Channel:
         except BlockingIOError:
             return None
         if not self.token.startswith(bytes(self._header[:TOKEN])):
-            raise ProtocolError("this is no message")
+            raise ProtocolError("not a message of a worker")
         if len(self._header) < _HEADER.size:
             return None
         _, length = _HEADER.unpack(self._header)
         if length > LONGEST:
-            raise ProtocolError(f"its message has {length} bytes; the limit is {LONGEST}")
+            raise ProtocolError(f"the message has {length} bytes; the limit is {LONGEST}")
         self._header.clear()
         message = self._rest(length)
         if self._rest(TOKEN) != self.token:
-            raise ProtocolError("its message was disturbed")
+            raise ProtocolError("the message is corrupted")
         return message
 
     def _rest(self, length: int) -> bytes:

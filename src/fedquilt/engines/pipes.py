@@ -132,7 +132,7 @@ class Pipes:
                 except (EOFError, OSError):
                     self._replace(lane, worker)
                 except ProtocolError as error:
-                    self._replace(lane, worker, f"the last one sent nonsense: {error}")
+                    self._replace(lane, worker, f"the last one sent an invalid message: {error}")
         events, self._events = self._events, []
         return events
 
@@ -171,7 +171,7 @@ class Pipes:
         self._events.append(Answered(lane, reply, worker.results))
 
     def _replace(self, lane: int, dead: _Worker, why: str = "") -> None:
-        """Start a worker for one that died or sent nonsense."""
+        """Start a worker for one that died or sent an invalid message."""
         if not why:  # it may be about to end by itself, and say how
             dead.process.join(ENDING)
             why = "it closed the pipe to its parent" if dead.process.is_alive() else ""
@@ -226,7 +226,7 @@ class Pipes:
 
 def _ending(exitcode: int | None) -> str:
     if exitcode == SPOILED:
-        return "a client had changed what cannot be put back in a process: open files, or torch's modes"
+        return "a client changed process settings that cannot be restored: open files, or torch's modes"
     if exitcode is not None and exitcode < 0:
         names = {number.value: number.name for number in signal.Signals}
         return f"signal {names.get(-exitcode, -exitcode)}"

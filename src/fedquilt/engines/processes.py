@@ -1,4 +1,4 @@
-"""One single-threaded worker process a core: the default.
+"""One single-threaded worker process per core: the default.
 
 Parameters and results lie in shared memory, data are inherited, and nothing is pickled per client. Clients are handed out
 one at a time, the largest first, and evaluations in chunks. A worker that dies is replaced and its task done again, with
@@ -35,7 +35,7 @@ def processes(
     precision: Precision = "float32",
     device: Device = "cpu",
 ) -> Engine:
-    """One single-threaded worker process a core, sharing memory; the default.
+    """One single-threaded worker process per core, sharing memory; the default.
 
     `workers` is the number of cores unless given, or 1 on a `device` other than the CPU. `start` is how they are started:
     "fork" on Linux (ready at once), "spawn" elsewhere and for other devices. Neither changes the result.

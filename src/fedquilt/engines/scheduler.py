@@ -51,7 +51,7 @@ class _Ticket:
     cleared: bool = False
 
     def busy_with(self, at: int) -> int | None:
-        """Say in which slot the client at a place is; None: it is one of several. The place may be nonsense."""
+        """Return the slot of the client at a position, which may be out of range; None: it is one of several."""
         slots = self.task.slots
         return slots[min(max(at, 0), len(slots) - 1)] if self.task.single else None
 
@@ -205,10 +205,10 @@ class Scheduler:
         if lane is None or lane.ticket is None:  # from a lane that was stopped meanwhile, or twice: nobody waits for it
             return
         if not answers(lane.ticket.task, answered.reply):
-            why = "the last one sent nonsense: it answered for other clients than it was given"
-            nonsense = Left(answered.lane, why, at=self._transport.progress(answered.lane))
+            why = "the last one answered for clients it was not asked to train"
+            left = Left(answered.lane, why, at=self._transport.progress(answered.lane))
             self._transport.stop(answered.lane)
-            self._bury(nonsense)
+            self._bury(left)
             return
         job, ticket = lane.lay_down()
         receipt = answered if ticket.task.fills else None

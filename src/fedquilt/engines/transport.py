@@ -84,7 +84,7 @@ class Transport(Protocol):
         """Say for which client, by its place among those of its task, a lane is working: of use if it does them `alone`."""
 
     def stop(self, lane: int) -> None:
-        """End a lane that takes too long or talks nonsense; it is not reported as `Left`. Another one may join for it."""
+        """End a lane that takes too long or answers wrongly; it is not reported as `Left`. Another one may join for it."""
 
     def release(self, lane: int, receipt: int) -> None:
         """Take back the memory of an answer."""

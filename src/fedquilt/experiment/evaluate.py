@@ -130,7 +130,9 @@ def _from_python(
 def _loaded(federation: Federation, path: Path, about: dict[str, str]) -> Federation:
     """Return the federation with what a checkpoint has of its model besides the state, or refuse another model."""
     if about.get(NAMES, names_of(federation.replica)) != names_of(federation.replica):
-        raise RunError(f"{path}: holds a model of other layers or shapes than its spec describes now, or than is given")
+        raise RunError(
+            f"{path}: holds a model with other layers or shapes than its spec describes now, or than is given"
+        )
     federation.replica.put_frozen(load_frozen(path))
     return replace(federation, tests=None)
 
@@ -153,13 +155,16 @@ def _require_validation(federation: Federation, other: bool) -> None:
     if other:
         raise SpecError('split: "validation" is held out of the run\'s own data; leave other data out')
     if not len(federation.validation_rows):
-        raise SpecError('split: the run holds no examples out ([run] validation or folds); take "test" or "train"')
+        raise SpecError('split: the run holds no examples out ([run] validation or folds); use "test" or "train"')
 
 
 def _on(federation: Federation, data: Data) -> Federation:
     """Return the federation with other data to evaluate on, or refuse data that the model does not fit."""
     if bool(data.classes) != bool(federation.data.classes):
-        raise SpecError(f"data: {data.name} and {federation.data.name} do not both have classes")
+        raise SpecError(
+            f"data: {data.name} cannot test a model of {federation.data.name}: "
+            "one has class labels and the other numerical targets"
+        )
     federation = replace(federation, data=data, server_rows=no_rows(), validation_rows=no_rows())
     try:
         federation.rehearsal.rehearse()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedquilt.algorithm.loss import Loss
 from fedquilt.algorithm.metric import Metric
-from fedquilt.algorithm.parts.losses import OwnLoss
+from fedquilt.algorithm.parts.losses.own_loss import OwnLoss
 from fedquilt.base import registry
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import Registry

@@ -19,13 +19,13 @@ Metrics = dict[str, Finite | None]
 
 def _names_client(entry: dict[str, Any]) -> dict[str, Any]:
     if type(entry.get("client")) is not int or not isinstance(entry.get("reason"), str):
-        raise PydanticCustomError("plain", "must have a client (an integer) and a reason (a string)")
+        raise PydanticCustomError("plain", "must have `client`, an integer, and `reason`, a string")
     return entry
 
 
 def _is_group(entry: dict[str, Any]) -> dict[str, Any]:
     if type(entry.get("clients")) is not int:
-        raise PydanticCustomError("plain", "must have clients (an integer)")
+        raise PydanticCustomError("plain", "must have `clients`, an integer")
     return entry
 
 

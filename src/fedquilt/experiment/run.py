@@ -186,4 +186,4 @@ def _free_folder(spec: Spec) -> Path:
         path = Path("runs") / (name if number == 1 else f"{name}-{number}")
         if not path.exists():
             return path
-    raise RunError("runs/: too many runs of that name; choose a folder with --out")
+    raise RunError(f"runs/: has 9,999 runs called {name} already; choose a folder with --out")

@@ -28,9 +28,9 @@ from pydantic import Field
 from fedquilt.base import registry
 from fedquilt.base.arguments import ArgumentError, Count, NonNegative, Positive, Seed, check, paths
 from fedquilt.base.errors import SpecError, closest, nearest
-from fedquilt.base.paths import expanded
 from fedquilt.base.registry import Registry
 from fedquilt.base.text import joined, short, visible
+from fedquilt.data.fetch.folders import near_candidates
 from fedquilt.experiment.imports import imported
 from fedquilt.experiment.toml import Table, parse, read_text, require_plain
 
@@ -437,12 +437,11 @@ def _part(
 def _found(path: Path | str, folder: Path | None) -> Path | str:
     """Return where a file is from now on: a resumed run finds it from any folder. What is not found stays as it was.
 
-    It is looked for as seen from the working directory, then in the spec's folder. Data sets look elsewhere besides.
+    Data sets look into the data folders besides, by `own_candidates`.
     """
-    named = expanded(Path(path))
-    for place in (Path.cwd() / named, (folder or Path.cwd()) / named):
-        if place.exists():
-            return place if isinstance(path, Path) else str(place)
+    for candidate in near_candidates(Path(path), folder):
+        if candidate.exists():
+            return candidate.absolute() if isinstance(path, Path) else str(candidate.absolute())
     return path
 
 

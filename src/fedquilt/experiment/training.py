@@ -96,7 +96,7 @@ def train(
     lines elsewhere too. A `watcher` is told how it goes instead (see `Watcher`), and so are the tools that `track` names,
     as in a spec.
 
-    `loss` is a name, or a function of outputs and targets that returns one loss a prediction; `metrics` are names or such
+    `loss` is a name, or a function of outputs and targets that returns one loss per prediction; `metrics` are names or such
     functions. `start`, `start_skip` and `trainable` are as in a spec: a safetensors file with the model's first values,
     what of it not to take, and the parts to train, or how many of the last layers. `simulate` is who shows up and how
     faithfully, as `[dropout(0.1), stragglers(deadline=60.0)]`. `client_seconds` is how long a client may take, by the

@@ -137,7 +137,7 @@ class Harmless:
             except Exception as error:
                 self.failed = True
                 warnings.warn(
-                    f"{self.name} failed and is told nothing more of this run, which goes on: {reason_of(error)}",
+                    f"{self.name} failed, and is not called again in this run, which goes on: {reason_of(error)}",
                     RuntimeWarning,
                     stacklevel=2,
                 )

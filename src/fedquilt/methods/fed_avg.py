@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.parts.descent import sgd
-from fedquilt.algorithm.parts.losses import cross_entropy
+from fedquilt.algorithm.parts.losses.cross_entropy import cross_entropy
 from fedquilt.algorithm.parts.reduction import WeightedMean
 from fedquilt.algorithm.parts.sampling import DropLast, Epochs
 from fedquilt.algorithm.parts.selection import uniform

@@ -156,7 +156,7 @@ def mobilenet_v2(
         if left:
             names = ", ".join(sorted(left))
             warnings.warn(
-                f"{path}: keep their initial values, because the file has none that fit: {names}",
+                f"{path}: these layers keep their initial values: the file has no matching tensor: {names}",
                 RuntimeWarning,
                 stacklevel=3,
             )

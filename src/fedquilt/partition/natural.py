@@ -34,7 +34,7 @@ def natural(data: Data, least: Count = 1, own_test: bool = True) -> Partition:
     """
     if data.train.ids is None:
         raise SpecError(
-            f"natural: the data set {data.name} does not say which client holds which example; use another partition, "
+            f"natural: the data set {data.name} does not record which client holds which example; use another partition, "
             "such as iid"
         )
     if not len(data.train):

@@ -17,9 +17,10 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.base.errors import DataError
+from fedquilt.base.errors import DataError, listed
 from fedquilt.base.memory import require_memory
 from fedquilt.base.registry import partitions
+from fedquilt.base.text import visible
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
 from fedquilt.data.fetch.folders import own_file
@@ -143,8 +144,12 @@ def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
         with open_file(path) as content, zipfile.ZipFile(content) as archive:
             arrays: Arrays = {}
             require_memory(str(path), 2 * path.stat().st_size)
-            if {member.filename for member in archive.infolist()} - NAMES or len(archive.infolist()) > len(NAMES):
-                raise DataError(f"{path}: is not a partition: it holds other arrays")
+            held = [member.filename for member in archive.infolist()]
+            if set(held) - NAMES or len(held) > len(NAMES):
+                raise DataError(
+                    f"{path}: is not a partition file: expected the arrays {listed(sorted(NAMES))}, found "
+                    f"{listed([visible(name, 40) for name in held])}"
+                )
             for member in archive.infolist():
                 if member.compress_type != zipfile.ZIP_STORED or member.file_size > path.stat().st_size:
                     raise DataError(
@@ -155,14 +160,14 @@ def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise DataError(f"{path}: is not a partition, or is damaged: {error}") from None
+        raise DataError(f"{path}: is not a partition file, or is damaged: {error}") from None
     text = arrays.pop("about", None)
     try:
         about = json.loads(text.tobytes()) if text is not None and text.dtype == np.uint8 else None
     except ValueError:
         about = None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise DataError(f"{path}: is not a partition: it is not marked as '{FORMAT}'")
+        raise DataError(f"{path}: is not a partition file: it is not marked as '{FORMAT}'")
     return arrays, about
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.exchange import InitialFederation
 from fedquilt.algorithm.metric import Metric
-from fedquilt.algorithm.parts.metrics import accuracy
+from fedquilt.algorithm.parts.metrics.accuracy import accuracy
 from fedquilt.algorithm.penalty import classifier_layer
 from fedquilt.base.errors import FedquiltError, SpecError, naming_part
 from fedquilt.base.types import Indices
@@ -71,7 +71,9 @@ def require_labels_to_flip(simulation: Simulation, data: Data) -> None:
     flips = any(corruption.labels is not None for corruption in simulation.corruption)
     if flips and (data.train.y.dim() > 1 or not data.classes):
         has = "sequences" if data.classes else "numbers as targets"
-        raise FedquiltError(f"corrupt: labels can be flipped only where an example has one; {data.name} has {has}")
+        raise FedquiltError(
+            f"corrupt: labels can be flipped only if every example has one class label; {data.name} has {has}"
+        )
 
 
 def require_trained_classifier(module: nn.Module, algorithm: Algorithm) -> None:

@@ -35,7 +35,7 @@ def alone(clients: Sequence[int], replica: Replica) -> Iterator[None]:
         if spoiled:
             who = f"client {', '.join(map(str, clients))}"
             raise SpoiledError(
-                f"{who} changed what cannot be put back in the process that it ran in: {', '.join(spoiled)}. "
+                f"{who} changed process settings that cannot be restored: {', '.join(spoiled)}. "
                 'With the engine "processes" only that client is left out.'
             )
 

@@ -35,14 +35,14 @@ def take_share(
     if not share:
         return partition, no_rows()
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise FedquiltError("a share of every class needs data with one class per example")
+        raise FedquiltError("server_training: share needs one class label per example")
     taken = np.zeros(len(partition.indices), dtype=bool)
     held = labels[partition.indices]
     for label in np.unique(held):
         indices = np.flatnonzero(held == label)
         taken[generator(seed, "server share", int(label)).permutation(indices)[: round(share * len(indices))]] = True
     if not taken.any():
-        raise FedquiltError(f"share = {share}: leaves the server without data; take a larger one")
+        raise FedquiltError(f"share = {share}: leaves the server without data; use a larger share")
     owner = np.repeat(np.arange(len(partition)), partition.sizes)
     sizes = np.bincount(owner[~taken], minlength=len(partition)).astype(np.int64)
     return partition.holding(partition.indices[~taken], sizes), np.sort(partition.indices[taken]).astype(np.int64)
@@ -60,5 +60,5 @@ def train_at_server(server: Server, state: ServerState) -> ServerState:
     except ClientError as error:
         raise FedquiltError(f"training at the server failed in round {state.round}, {error}") from error
     if not bool(torch.isfinite(after.vector).all()):
-        raise FedquiltError(f"training at the server diverged in round {state.round}: take a smaller rate for it")
+        raise FedquiltError(f"training at the server diverged in round {state.round}: use a smaller lr for it")
     return replace(state, model=after)

@@ -68,7 +68,7 @@ class Validation:
         rows = np.unique(partition.indices[out])
         if not len(rows):
             asked = f"validation = {self.share:g}" if self.folds is None else f"fold {self.fold} of {self.folds}"
-            raise SpecError(f"{asked}: holds out no example of the {examples} that clients have; take a larger part")
+            raise SpecError(f"{asked}: holds out none of the {examples} examples that clients have; hold out more")
         out |= np.isin(partition.indices, rows)  # what several clients hold is trained on by none of them
         left = np.bincount(owner[~out], minlength=len(sizes)).astype(np.int64)
         return partition.holding(partition.indices[~out], left), rows.astype(np.int64)

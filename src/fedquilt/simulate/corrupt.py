@@ -25,10 +25,11 @@ def corrupt(share: BelowOne = 0.1, kind: Kind = "sign_flip", strength: Positive 
     - "nan": they send NaN, and are left out and named as any client that does;
     - "sign_flip": they send −`strength`·Δ;
     - "noise": they send Δ + `strength`·N(0, 1), drawn for every coordinate;
-    - "label_flip": they train on the labels classes − 1 − y, and send what they learnt. An example must have one label.
+    - "label_flip": they train on the labels classes − 1 − y, and send what they learnt. Every example must have
+      one class label.
 
-    `strength` is of "sign_flip" and "noise" only. The update alone is corrupted, after clipping and the like: not what a
-    method tells besides it. Several may be stacked; they hit nested sets of clients, since the order in which clients turn
+    `strength` is used by "sign_flip" and "noise" only. The update alone is corrupted, after clipping and the like, not a
+    method's extra upload. Several may be stacked; they hit nested sets of clients, since the order in which clients turn
     corrupt is the run's: with shares of 0.1 and 0.3, the clients of the first are hit by both. A `share` of 0
     simulates nothing.
 

@@ -61,7 +61,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a key in two lists": (
         GRID | {"tune": {"by": "test", "method.batch": [10]}},
-        '[grid] "method.batch": varies in [tune] too; take it out of one of them',
+        '[grid] "method.batch": varies in [tune] too; remove it from one of them',
     ),
     "zipped lists of different lengths": (
         {"zip": {"size": {"partition.clients": [10, 20], "method.fraction": [0.5]}}},
@@ -84,11 +84,11 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a key in two axes of cases": (
         {"case": {"a": {"x": {"method": {"lr": 0.1}}}, "b": {"y": {"method": {"lr": 0.2}}}}},
-        '[case.b] "method.lr": varies in [case.a] too; take it out of one of them',
+        '[case.b] "method.lr": varies in [case.a] too; remove it from one of them',
     ),
     "a key that a case sets and that is repeated": (
         {"case": {"a": {"x": {"run": {"seed": 1}}}}, "repeat": {"run.seed": [1, 2]}},
-        '[case.a] "run.seed": varies in [repeat] too; take it out of one of them',
+        '[case.a] "run.seed": varies in [repeat] too; remove it from one of them',
     ),
     "a condition that sets what a grid varies": (
         GRID | {"when": [{"case": {"batch": 10}, "method": {"batch": 5}}]},

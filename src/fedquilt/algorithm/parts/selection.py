@@ -70,14 +70,14 @@ def require_enough_clients(select: Select, clients: int) -> None:
     >>> require_enough_clients(Uniform(cohort=100), 11)
     Traceback (most recent call last):
     fedquilt.base.errors.FedquiltError: cohort = 100, but there are only 11 clients, and none is drawn twice in a round:
-    take a smaller cohort (the wrapper fed_vc may draw a client several times)
+    use a smaller cohort (the wrapper fed_vc may draw a client several times)
     >>> require_enough_clients(BySize(cohort=100), 11)
     """
     cohort = select.cohort if isinstance(select, Uniform | BySize) else None
     twice = isinstance(select, BySize) and select.repeats
     if cohort is not None and cohort > clients and not twice:
         raise FedquiltError(
-            f"cohort = {cohort}, but there are only {clients} clients, and none is drawn twice in a round: take a smaller "
+            f"cohort = {cohort}, but there are only {clients} clients, and none is drawn twice in a round: use a smaller "
             "cohort (the wrapper fed_vc may draw a client several times)"
         )
 

@@ -75,7 +75,7 @@ class _Layer(torch.autograd.Function):
     def backward(ctx: Any, of_outputs: Tensor, of_c: Tensor) -> tuple[Tensor | None, ...]:
         x, input_weights, weights, peepholes, gates, h, c = ctx.saved_tensors
         if ctx.spent:
-            raise RuntimeError("the kernel of an LSTM goes backward once: it overwrites what it kept")
+            raise RuntimeError("the LSTM kernel supports one backward pass; call forward again")
         ctx.spent = True
         length, rows, hidden = of_outputs.shape
         of_outputs, of_gates = of_outputs.contiguous(), gates  # in place, which spares the caches

@@ -53,11 +53,16 @@ def beside(folder: Path | None) -> Iterator[None]:
         _BESIDE.reset(before)
 
 
+def near_candidates(path: Path, spec_folder: Path | None) -> list[Path]:
+    """List where a file that a spec names may be: as seen from the working directory, then in the spec's folder."""
+    named = expanded(path)
+    return [named] if spec_folder is None else [named, spec_folder / named]
+
+
 def own_candidates(path: Path) -> list[Path]:
-    """List where a file of the user's own may be: as named, beside the spec, or below one of the data folders."""
-    named, spec = expanded(path), _BESIDE.get()
-    others = [*([] if spec is None else [spec]), *folders()]
-    return list(dict.fromkeys([named, *(folder / named for folder in others)]))
+    """List where a file of the user's own may be: near, as above, or below one of the data folders."""
+    below = [folder / expanded(path) for folder in folders()]
+    return list(dict.fromkeys([*near_candidates(path, _BESIDE.get()), *below]))
 
 
 def own_file(path: Path, advice: str = "") -> Path:

@@ -28,6 +28,7 @@ _COMMANDS = {
     "npm": ("npm", "pack", "--ignore-scripts", "--silent"),
     "debian": ("apt-get", "download", "--quiet"),
 }
+_COMES_WITH = {"npm": "install Node.js, which it comes with", "apt-get": "it is part of Debian and Ubuntu"}
 
 
 def fetch(published: PublishedData, tell: Tell, say: Callable[[str], None]) -> list[Path]:
@@ -118,7 +119,7 @@ def _pack(source: DownloadSource, scratch: Path, tell: Tell) -> Path:
     command, *words = _COMMANDS[source.kind]
     program = shutil.which(command)
     if program is None:
-        raise DataError(f"{command} is not installed")
+        raise DataError(f"{command} is not installed; {_COMES_WITH[command]}")
     folder = scratch / source.kind
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

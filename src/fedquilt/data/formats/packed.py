@@ -48,7 +48,7 @@ class _Bounded(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         if len(buffer) > _AT_ONCE:
-            raise DataError(f"{self._path}: damaged: asks for {in_words(len(buffer))} in one piece")
+            raise DataError(f"{self._path}: damaged: it claims a block of {in_words(len(buffer))}")
         count = cast(int, self._file.readinto(buffer))  # type: ignore[attr-defined]
         if self._file.tell() > self._most:
             raise DataError(f"{self._path}: has more than {self._most:,} bytes when decompressed; {self._why}")

@@ -52,6 +52,7 @@ def read_svmlight(path: Path, rows: int, columns: int, limit: int = 2**26) -> tu
             raise DataError(f"{path}: line {number}: feature {wrong}, expected 1 to {columns}")
         y[row] = float(parts[1])
         x[row, indices - 1] = np.array(pairs[1::2], dtype=np.float64)
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise DataError(f"{path}: a number is too large")
+    huge = np.flatnonzero(~(np.isfinite(x).all(axis=1) & np.isfinite(y)))
+    if len(huge):
+        raise DataError(f"{path}: line {numbered[huge[0]][0]}: a number is too large")
     return x, y

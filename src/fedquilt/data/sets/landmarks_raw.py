@@ -37,12 +37,15 @@ SOURCE = "It is a table of Google Landmarks v2: https://github.com/cvdfoundation
 
 
 def read_raw(seed: int) -> tuple[list[str], Split, Split, int]:
-    """Return the ids of all images, the splits whose examples are places in that list, and the number of classes."""
+    """Return the ids of all images, the splits whose examples are positions in that list, and the number of classes."""
     images, landmarks = _clean()
     authors = _authors(images)
     kept = fixed_point(landmarks, authors)
     if not kept.any():
-        raise DataError(f"train_clean.csv: no landmark has {IMAGES} images of {USERS} users who have {IMAGES} each")
+        raise DataError(
+            f"train_clean.csv: no landmark is left. A landmark needs {IMAGES} images and {USERS} users, and a user needs "
+            f"{IMAGES} images of {LANDMARKS} such landmarks"
+        )
     train, test = np.flatnonzero(kept), rows_to_test(landmarks, authors, kept, TESTED, seed)
     if not len(test):
         raise DataError("train_clean.csv: no user outside the training split has images of its landmarks")

@@ -122,7 +122,7 @@ def _require_once(axes: list[Axis], varied: Mapping[str, Any], source: str) -> N
             fixes = axis.kind == "case" and home is not None and home[0] == "[tune]"
             if home is not None and not fixes and key not in ARRAYS:
                 named = f"{axis.where}:" if axis.kind == "grid" else f'{axis.where} "{key}":'
-                raise SpecError(f"{named} varies in {home[1]} too; take it out of one of them")
+                raise SpecError(f"{named} varies in {home[1]} too; remove it from one of them")
             homes[key] = (axis.kind, axis.where.removeprefix(f"{source}: "))
     names = [axis.name for axis in axes]
     for name in names:

@@ -144,7 +144,7 @@ def _origin(table: object, source: str) -> Table:
     known = {"file": str, "folder": str, "scale": str, "sets": dict}
     if isinstance(table, dict) and all(isinstance(value, known.get(key, ())) for key, value in table.items()):
         return table
-    raise SpecError(f"{source}: [{ORIGIN}]: is written by `fedquilt sweep`, and is damaged here: take it out")
+    raise SpecError(f"{source}: [{ORIGIN}]: is written by `fedquilt sweep`, and is damaged here: remove it")
 
 
 def _require_experiment(tables: Mapping[str, Any], source: str) -> None:

@@ -1,4 +1,4 @@
-"""Who holds which class: one bar a client (as Hsu 2019's Figure 1), and its size below."""
+"""Who holds which class: one bar per client (as Hsu 2019's Figure 1), and its size below."""
 
 from __future__ import annotations
 

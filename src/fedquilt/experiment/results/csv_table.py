@@ -1,4 +1,4 @@
-"""A table of results as CSV: a line a cell, so that it can be read by pandas or a spreadsheet as it is."""
+"""A table of results as CSV: one line per cell, so that it can be read by pandas or a spreadsheet as it is."""
 
 from __future__ import annotations
 

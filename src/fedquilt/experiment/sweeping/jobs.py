@@ -2,7 +2,7 @@
 
 Measured (`python bench/sweep.py`, docs/fast.md): two trials with one worker each are done sooner than the same two one
 after the other with two workers each, whatever the model: nothing of a trial waits for the server, or for the slowest of a
-round's clients. So it is one trial a core; where there are fewer trials than cores, they share the cores.
+round's clients. So it is one trial per core; where there are fewer trials than cores, they share the cores.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Jobs:
 
 
 def jobs_for(specs: Sequence[Spec], asked: int | None = None) -> Jobs:
-    """Decide how many of these trials run at once: as many as asked for, or one a core.
+    """Decide how many of these trials run at once: as many as asked for, or one per core.
 
     Trials whose spec has more `workers` take so many cores each, and of trials on another device than the CPU, one runs
     at a time, since they would share its memory.

@@ -69,7 +69,7 @@ def sweep(
 ) -> SweepResult:
     """Run every trial of an experiment (a file, or its tables) that is not finished.
 
-    Trials run several at once, each in a process of its own: `jobs` of them, or one a core. What a trial says is in
+    Trials run several at once, each in a process of its own: `jobs` of them, or one per core. What a trial says is in
     `log.txt` of its folder. A trial that fails or diverges is marked, and the others go on; a trial that is finished is not
     run again unless what decides its result has changed. After an interruption, of whatever kind, or once `budget_seconds`
     have passed, the same call goes on. `sets` and `unsets` change the experiment as for `run`, `scale` is one of its

@@ -1,0 +1,1 @@
+"""Losses for an algorithm's `loss` part: one file each, registered by name."""
