@@ -1,4 +1,7 @@
-"""Stubs and tables of names are generated: a new method is in all of them by its file and its page."""
+"""Stubs, tables of names and of keys are generated: a new method is its file, its test and its page.
+
+A method is added to a copy of the project; the tests of documents and the contracts over all methods must pass there too.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = ("stubs", "tables")
-PARTS = ("README.md", "docs/methods", "docs/papers.md", "docs/specs.md", "src", "tools")
+SCRIPTS = ("stubs", "tables", "keys")
+PARTS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "pyproject.toml",
+    "docs",
+    "src",
+    "tests",
+    "tools",
+)
+LINKED = ("bench", "examples", "experiments")
 
 METHOD = '''"""Updates that clients shorten before they send them, which no paper proposes."""
 
@@ -27,7 +41,15 @@ from fedquilt.base.registry import wrappers
 
 @wrappers.register
 def short_steps(algorithm: Algorithm, limit: Positive = 0.5) -> Algorithm:
-    """Shorten updates at the client (Nobody 2031)."""
+    """Shorten updates at the client (Nobody 2031).
+
+    - `limit`: the largest norm of an update, above which
+      it is shortened.
+
+    >>> from fedquilt import fed_avg
+    >>> short_steps(fed_avg()).applied.claims
+    ()
+    """
     return replace(algorithm, upload=chain(algorithm.upload, clip_by_norm(limit)))
 '''
 
@@ -36,20 +58,38 @@ PAGE = """# Short steps: `short_steps`
 Nobody 2031, *Steps*.
 
 Changes: mean.
+
+## Idea
+
+Short steps go wrong less.
+
+## Equation
+
+Δ ← Δ / max(1, ‖Δ‖₂ / limit)
+
+## Spec
+
+```toml
+{spec}```
+
+## Cost
+
+A norm per client.
+
+## What leaves the client
+
+The shortened update.
 """
 
 KEYS = """### short_steps
 
 | key | takes | what it does | default |
 |---|---|---|---|
-{rows}
+| `limit` | number > 0 | the largest norm of an update, above which it is shortened | 0.5 |
 
-## simulate
 """
-STALE = "| `gone` | text | nothing any more | unset |\n| `limit` | text | the largest norm | 7 |"
-FRESH = "| `limit` | number > 0 | the largest norm | 0.5 |"
 
-SPEC = """
+SPEC = """\
 [run]
 rounds = 1
 [data]
@@ -83,13 +123,25 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / part, folder / part)
+    for part in LINKED:
+        (folder / part).symlink_to(ROOT / part)
     (folder / "src/fedquilt/methods/short_steps.py").write_text(METHOD, encoding="utf-8")
-    (folder / "docs/methods/short_steps.md").write_text(PAGE, encoding="utf-8")
+    (folder / "docs/methods/short_steps.md").write_text(PAGE.format(spec=SPEC), encoding="utf-8")
     (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
     return folder
 
 
-@pytest.mark.parametrize("script", [*SCRIPTS, "keys"])
+@pytest.fixture(scope="module")
+def fresh(copy: Path) -> Path:
+    """The copy, with what is generated written anew."""
+    for script in SCRIPTS:
+        stale = python(copy, f"tools/{script}.py", "--check")
+        assert (stale.returncode, "stale" in stale.stdout) == (1, True), stale.stderr
+        assert python(copy, f"tools/{script}.py", "--write").returncode == 0
+    return copy
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_generated_files_are_fresh(script: str) -> None:
     ended = python(ROOT, f"tools/{script}.py", "--check")
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -115,32 +167,42 @@ def test_a_new_method_is_a_public_name(copy: Path) -> None:
     assert python(copy, "-c", ask).stdout == "True True\n"
 
 
-def test_a_new_method_is_in_stubs_and_tables(copy: Path) -> None:
+def test_a_new_method_is_in_stubs_and_tables(fresh: Path) -> None:
     row = "| `short_steps` | mean | Shorten updates at the client. | Nobody 2031 | [Short steps](short_steps.md) |\n"
-    for script in SCRIPTS:
-        stale = python(copy, f"tools/{script}.py", "--check")
-        assert (stale.returncode, "stale" in stale.stdout) == (1, True), stale.stderr
-        assert python(copy, f"tools/{script}.py", "--write").returncode == 0
-        assert python(copy, f"tools/{script}.py", "--check").returncode == 0
-    assert row in (copy / "docs/methods/index.md").read_text(encoding="utf-8")
-    assert "[`short_steps`](docs/methods/short_steps.md)" in (copy / "README.md").read_text(encoding="utf-8")
-    assert "- Nobody 2031: `short_steps`\n" in (copy / "docs/papers.md").read_text(encoding="utf-8")
+    assert row in (fresh / "docs/methods/index.md").read_text(encoding="utf-8")
+    assert "[`short_steps`](docs/methods/short_steps.md)" in (fresh / "README.md").read_text(encoding="utf-8")
+    assert "- Nobody 2031: `short_steps`\n" in (fresh / "docs/papers.md").read_text(encoding="utf-8")
+    assert KEYS in (fresh / "docs/specs.md").read_text(encoding="utf-8")
     for stub in ("__init__.pyi", "methods/__init__.pyi"):
-        assert "from fedquilt.methods.short_steps import short_steps\n" in (copy / "src/fedquilt" / stub).read_text()
+        assert "from fedquilt.methods.short_steps import short_steps\n" in (fresh / "src/fedquilt" / stub).read_text()
 
 
-def test_the_keys_of_a_new_method_are_filled_in(copy: Path) -> None:
-    page = copy / "docs/specs.md"
+def test_stale_keys_are_written_anew_and_their_words_stay(fresh: Path) -> None:
+    page = fresh / "docs/specs.md"
     text = page.read_text(encoding="utf-8")
-    page.write_text(text.replace("## simulate\n", KEYS.format(rows=STALE), 1), encoding="utf-8")
-    stale = python(copy, "tools/keys.py", "--check")
-    assert (stale.returncode, "stale" in stale.stdout) == (1, True), stale.stderr
-    assert python(copy, "tools/keys.py", "--write").returncode == 0
-    assert page.read_text(encoding="utf-8") == text.replace("## simulate\n", KEYS.format(rows=FRESH), 1)
+    old = KEYS.replace("number > 0", "text").replace("0.5 |", "7 |\n| `gone` | text | nothing any more | unset |")
+    page.write_text(text.replace(KEYS, old), encoding="utf-8")
+    assert python(fresh, "tools/keys.py", "--write").returncode == 0
+    assert page.read_text(encoding="utf-8") == text
+
+
+def test_a_new_method_needs_no_more_than_its_file_its_test_and_its_page(fresh: Path) -> None:
+    files = ("test_docs", "test_public_names", "test_generated", "contracts/test_wrappers", "contracts/test_methods")
+    chosen = "short_steps or in_the_index or documented_that or says_what or has_its_title or argument_of_every"
+    ended = python(
+        fresh,
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, "src/fedquilt/methods/short_steps.py"),
+        *(f"tests/{file}.py" for file in (*files, "engines/test_vectorised")),
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert int(re.findall(r"(\d+) passed", ended.stdout)[0]) > 20
 
 
 def test_every_paper_that_is_named_has_its_title() -> None:
     text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^- ([\w ]+ \d{4}): `", text, re.MULTILINE)
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "methods").glob("*.md"))
+    listed = re.findall(r"^- ([\w ]+) (\d{4}): `", text, re.MULTILINE)
     assert len(listed) > 20
-    assert [paper for paper in listed if not re.search(rf"^- {paper}: [A-Z]", text, re.MULTILINE)] == []
+    for who, year in listed:
+        on_its_page = re.search(rf"^{who}\b[^\n]* {year}, \*", pages, re.MULTILINE)
+        assert on_its_page or re.search(rf"^- {who} {year}: [A-Z]", text, re.MULTILINE), f"{who} {year}"

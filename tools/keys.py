@@ -3,8 +3,9 @@
     python tools/keys.py --write
     python tools/keys.py --check
 
-Both are read from the functions' annotations and signatures. What a key does is written by hand, in its table, and so is
-the order of rows and columns: a new key comes last, without words, until somebody writes them.
+Both are read from the functions' annotations and signatures. What a key does is written by hand, in its table or in the
+function's docstring (``- `key`: what it does.``), and so is the order of rows and columns: a new key comes last. A function
+that is neither a column nor a heading is given a heading, at the end of its section.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES, Options
 from fedquilt.models.random_fourier import Sigma
 
 SPECS = Path(__file__).resolve().parents[1] / "docs" / "specs.md"
+EMPTY = "| key | takes | what it does | default |\n|---|---|---|---|\n"
 TABLE = re.compile(r"^\| key \| takes \| what it does \|.*\n(?:\|.*\n)+", re.MULTILINE)
 OWN_CHECKS = (
     (arguments.Rate, "number > 0, may change"),
@@ -128,9 +130,9 @@ def keys(function: Callable[..., object], given: frozenset[str]) -> dict[str, tu
     }
     if function is Options:
         # Annotated as text: names of these, or import paths.
-        losses, metrics = quoted(registry.losses), quoted(registry.metrics)
-        found["loss"] = f"{', '.join(losses)} or the import path of your own", found["loss"][1]
-        found["metrics"] = f"list of {', '.join(metrics)} or import paths of your own", found["metrics"][1]
+        found["loss"] = f"{', '.join(quoted(registry.losses))} or the import path of your own", found["loss"][1]
+        for key, known in {"metrics": registry.metrics, "track": registry.trackers}.items():
+            found[key] = f"list of {', '.join(quoted(known))} or import paths of your own", found[key][1]
     return found
 
 
@@ -148,14 +150,30 @@ def of_several(said: dict[str, str]) -> str:
     return ". ".join([usual, *(f"In {' and '.join(names)}: {words}" for words, names in others.items())])
 
 
+def described(function: Callable[..., object]) -> dict[str, str]:
+    """Read from a docstring what arguments do.
+
+    >>> def scaled(by: float): "Scale.\\n\\n- `by`: the factor, which\\n  is used.\\n"
+    >>> described(scaled)
+    {'by': 'the factor, which is used'}
+    """
+    found = re.findall(r"^- `(\w+)`: (.+?)[.;]?$(?!\n  )", inspect.getdoc(function) or "", re.MULTILINE | re.DOTALL)
+    return {key: " ".join(words.split()) for key, words in found}
+
+
 def rewritten(old: str, section: str, heading: str | None) -> str:
     """Return a table of a section, or of the function that a heading in it names, as it should be."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in old.splitlines()]
     titles, words = rows[0][3:], {row[0].strip("`"): row[2] for row in rows[2:]}
+    order = list(words)
     names = [heading] if heading else [title.strip("`[]") for title in titles]
     known = {**REGISTRIES, **ARRAYS}.get(section)
     given = GIVEN.get(section, frozenset())
-    columns = [keys(known[name] if known else Options, given) for name in names]
+    functions = [known[name] if known else Options for name in names]
+    columns = [keys(function, given) for function in functions]
+    words = {key: text for function in functions for key, text in described(function).items()} | {
+        key: text for key, text in words.items() if text
+    }
     every = list(dict.fromkeys(key for column in columns for key in column))
     lines = [
         (
@@ -164,14 +182,31 @@ def rewritten(old: str, section: str, heading: str | None) -> str:
             words.get(key, ""),
             *(column[key][1] if key in column else "" for column in columns),
         )
-        for key in sorted(every, key=[*words, *every].index)
+        for key in sorted(every, key=[*order, *every].index)
     ]
     made = tables.table(f"| {' | '.join(rows[0])} |", lines).strip("\n") + "\n"
     return re.sub(r"\|  (?=\|)", "| ", made)  # cells without a default
 
 
+def with_headings(text: str) -> str:
+    """Return a page in which every function has a column, or a heading of its own."""
+    for section, known in {**REGISTRIES, **ARRAYS}.items():
+        before, mark, rest = text.partition(f"\n## {section}\n")
+        inside, after, others = rest.partition("\n## ")
+        table = TABLE.search(inside.split("\n### ", 1)[0])
+        present = re.findall(r"^### (\w+)$", inside, re.MULTILINE)
+        present += re.findall(r"`(\w+)`", table[0].split("\n", 1)[0]) if table else []
+        for name in known:
+            if name not in present:
+                empty = f"\n{EMPTY}" if keys(known[name], GIVEN.get(section, frozenset())) else ""
+                inside = f"{inside.rstrip()}\n\n### {name}\n{empty}"
+        text = before + mark + inside + after + others
+    return text
+
+
 def written(text: str) -> str:
     """Return a page with the tables of keys as they should be."""
+    text = with_headings(text)
 
     def table(found: re.Match[str]) -> str:
         section, *rest = text[: found.start()].rsplit("\n## ", 1)[1].split("\n", 1)
