@@ -302,6 +302,10 @@ SMALL: dict[str, tuple[dict[str, Any], str]] = {
         {"grid": {"method.epochs": [1]}},
         "[scale.small] grid method.epochs: the file has no such key; did you mean 'method.batch'?",
     ),
+    "a change of a case that there is not": (
+        {"case": {"method": {"FedAvg": {"run": {"rounds": 1}}}}},
+        "[scale.small] case method: the file has no such key",
+    ),
     "a case that there is not": (
         {"keep": {"batch": [30]}},
         "[scale.small] keep: the axis batch has no case 30; known: 10, 20",

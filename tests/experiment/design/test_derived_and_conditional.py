@@ -167,6 +167,26 @@ def test_a_scale_overrides_rounds_repeats_lists_and_cases() -> None:
     assert small.scale == "small"
 
 
+def test_a_scale_changes_cases_ranges_and_zipped_keys() -> None:
+    tables: dict[str, Any] = {
+        "case": {"method": {"FedAvg": {}, "FedAvgM": {"method": {"name": "fed_avg_m"}}}},
+        "zip": {"size": {"partition.clients": [10, 20], "method.fraction": [0.5, 0.25]}},
+        "tune": {"by": "test", "method": {"lr": [0.1, 0.2]}},
+        "scale": {
+            "small": {
+                "case": {"method": {"FedAvgM": {"method": {"server_momentum": 0.5}}}},
+                "zip": {"size": {"partition": {"clients": [4]}, "method.fraction": [1.0]}},
+                "tune": {"method.lr": [0.3]},
+            }
+        },
+    }
+    small = load("small", **tables)
+    assert [trial.name for trial in small.trials] == [
+        "FedAvg,clients=4,fraction=1,lr=0.3", "FedAvgM,clients=4,fraction=1,lr=0.3"
+    ]  # fmt: skip
+    assert small.trials[1].spec.parts["method"].arguments["server_momentum"] == 0.5
+
+
 def test_a_scale_of_one_repeat_and_fewer_cases_has_no_test_and_fewer_figures() -> None:
     tables: dict[str, Any] = {
         "case": METHODS,
