@@ -164,7 +164,8 @@ def test_a_client_that_ends_its_process_costs_that_client_alone(tmp_path: Path) 
     tables = DIGITS | {"run": {"rounds": 2, "import_from": str(tmp_path)}, "model": {"name": "crashing:Net"}}
     done = fedquilt.sweep(tables | {"grid": {"method.lr": [0.1, 0.2]}}, out=tmp_path / "runs", jobs=2)
     assert [row.state for row in done.trials] == ["finished"] * 2
-    fedquilt.run(tables, ["method.lr=0.1", "engine.workers=1"], out=tmp_path / "alone")
+    with pytest.warns(RuntimeWarning, match="died"):
+        fedquilt.run(tables, ["method.lr=0.1", "engine.workers=1"], out=tmp_path / "alone")
     about, expected = (fedquilt.summary(tmp_path / each) for each in ("runs/lr=0.1", "alone"))
     assert about["left_out"]["kinds"] == expected["left_out"]["kinds"]
     assert about["left_out"]["kinds"]["died"] > 0
