@@ -119,7 +119,7 @@ def test_one_that_fails_dies_or_diverges_is_marked_and_the_others_go_on(tmp_path
         "breaks": "failed", "dies": "failed", "diverges": "diverged", "works": "finished"
     }  # fmt: skip
     assert "no such layer" in str(rows["breaks"].reason)
-    assert rows["dies"].reason == "its process was ended by SIGKILL: the machine may have run out of memory"
+    assert rows["dies"].reason == "its process was killed (SIGKILL): the machine may have run out of memory"
     assert "not a finite number" in str(rows["diverges"].reason) or "NaN" in str(rows["diverges"].reason)
     assert "no such layer" in (out / "breaks" / "log.txt").read_text()
     problems = {cell.key[0]: cell.problem for cell in done.cells}
