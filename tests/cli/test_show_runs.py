@@ -6,15 +6,14 @@ import json
 import signal
 import subprocess
 import sys
-
 from pathlib import Path
 
 import pytest
 from command_line import SPEC, Command
 
 import fedquilt
-from fedquilt.experiment.follow import follow
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.follow import follow
 
 
 def test_a_folder_of_runs_is_listed(command: Command) -> None:

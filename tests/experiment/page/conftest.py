@@ -12,10 +12,15 @@ import pytest
 from fedquilt.experiment.design.experiment import load_experiment
 from fedquilt.experiment.run import run
 
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 TABLES: dict[str, Any] = {
     "experiment": {

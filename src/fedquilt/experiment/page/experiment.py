@@ -16,7 +16,7 @@ from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.hyper_parameters import figure_of_hyper_parameters
 from fedquilt.experiment.page.model_figures import model_figures
-from fedquilt.experiment.page.part import Detail, Group, Part, detail_of, run_figures, machine
+from fedquilt.experiment.page.part import Detail, Group, Part, detail_of, machine, run_figures
 from fedquilt.experiment.page.shaped import AGREES, agreement
 from fedquilt.experiment.page.skewness import Reached, figure_of_skew
 from fedquilt.experiment.page.source import EXPERIMENT, Reader, Seen
