@@ -15,7 +15,6 @@ from sklearn.datasets import load_digits
 
 import fedquilt
 from fedquilt.cli.console import out as screen
-from fedquilt.experiment.progress import Lines
 from fedquilt.experiment.sealed import sealed_json
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -210,30 +209,8 @@ def test_what_the_good_records_say_is_said(command: Command, aloud: Callable[...
 # Sweeps and reports
 
 
-def test_an_interrupted_sweep_speaks_of_the_points_that_ran(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Lines.round
-
-    def interrupt(self: Lines, record: dict[str, object]) -> None:
-        original(self, record)  # type: ignore[arg-type]
-        if "lr=0.1" in self._title:
-            raise KeyboardInterrupt
-
-    Path("grid.toml").write_text(SPEC + '[sweep]\n"method.lr" = [0.001, 0.1, 0.5]\n')
-    with monkeypatch.context() as patched:
-        patched.setattr(Lines, "round", interrupt)
-        answer = command("sweep", "grid.toml")
-    assert answer.code == 130
-    assert "rounds to" not in answer.out
-    assert re.search(r"lr=0.001 +│ +[\d.]+% +│", answer.out)
-    assert re.search(r"lr=0.1 +│ +[\d.]+% \(interrupted\) +│", answer.out)
-    assert re.search(r"lr=0.5 +│ +not run +│", answer.out)
-    assert "best of the 1 of 3 points that are done: lr=0.001\n" in answer.out
-    points = json.loads(Path("runs/grid/results.json").read_text())["points"]
-    assert [point["state"] for point in points] == ["finished", "interrupted", "not run"]
-
-
 def test_a_report_of_a_sweep_names_its_runs_and_one_of_nothing_says_so(command: Command) -> None:
-    Path("grid.toml").write_text(SPEC + '[sweep]\n"method.lr" = [0.001, 0.5]\n')
+    Path("grid.toml").write_text(SPEC + '[grid]\n"method.lr" = [0.001, 0.5]\n')
     command("sweep", "grid.toml")
     answer = command("report", "runs/grid")
     assert answer.code == 2

@@ -41,6 +41,7 @@ OTHERS = [
     "rounds_to",
     "run",
     "summary",
+    "SweepResult",
     "sweep",
     "train",
 ]

@@ -316,7 +316,7 @@ def test_new_in_a_folder_that_is_not_there(command: Command) -> None:
 
 
 def test_help_has_examples(command: Command) -> None:
-    for verb in ("run", "resume", "show", "list", "new", "sweep", "report"):
+    for verb in ("run", "resume", "show", "list", "new", "sweep", "check", "report"):
         answer = command(verb, "--help")
         assert answer.code == 0
         assert f"Example: fedquilt {verb}" in answer.out
@@ -335,32 +335,46 @@ def test_wrong_usage(command: Command, words: list[str]) -> None:
 # sweep and report
 
 
-def test_sweep(command: Command) -> None:
-    grid = '[sweep]\n"method.lr" = [0.001, 0.5]\n[published]\ntarget = 0.5\n"Table 1" = 87\n'
-    Path("grid.toml").write_text(SPEC + grid)
-    answer = command("sweep", "grid.toml", "--set", "method.fraction=1.0")
-    assert (answer.code, answer.err) == (0, "")
-    assert "[1/2] lr=0.001: begins, 2 rounds in all\n" in answer.out
-    assert "[2/2] lr=0.5: begins, 2 rounds in all\n" in answer.out
-    assert "published, Table 1: 87\n" in answer.out
-    assert answer.out.endswith("Results: runs/grid/results.json\n")
+def test_sweep_and_check(command: Command) -> None:
+    Path("grid.toml").write_text(
+        SPEC.replace('[engine]\nname = "inline"\n', "")
+        + '[grid]\n"partition.alpha" = [0.1, 100.0]\n'
+        + '[tune]\nby = "test"\n"method.lr" = [0.001, 0.5]\n[repeat]\n"run.seed" = [1, 2]\n'
+        + '[[published]]\ncell = { alpha = 0.1 }\nvalue = 0.87\nsource = "Table 1"\n'
+    )
+    asked = command("check", "grid.toml", "--set", "method.fraction=1.0", "--quick")
+    assert (asked.code, asked.err) == (0, "")
+    words = " ".join(asked.out.split())
+    assert "cells 2: alpha (2)" in words
+    assert "trials 8 to run rounds 16" in words
+    answer = command("sweep", "grid.toml", "--set", "method.fraction=1.0", "--jobs", "2")
+    assert answer.code == 0, answer.err
+    assert "grid: [1/8] alpha=0.1,lr=0.001,seed=1: starts\n" in answer.out
+    assert re.search(
+        r"grid: \[8/8\] alpha=100,lr=0.5,seed=2: finished after 2 rounds in \d:\d\d, best [\d.]+%\n", answer.out
+    )
+    assert "published 87" in answer.out
+    assert re.search(r"│ 100 +│ +[\d.]+ ± [\d.]+ │", answer.out)
+    assert "lr=0.5" in answer.out
+    assert "Mean ± sample standard deviation over 2 repeats (run.seed).\n" in answer.out
+    assert answer.err.startswith("warning: The best value is at the edge of those tried: 0.1 (method.lr=0.5)")
+    assert answer.out.endswith("Trials: runs/grid\nPage: fedquilt report runs/grid\n")
     again = command("sweep", "grid.toml", "--set", "method.fraction=1.0")
-    assert (again.code, "begins" in again.out) == (0, False)
+    assert (again.code, "starts" in again.out) == (0, False)
+    assert "8 trials of 8 finished before" in again.out
+    left = command("check", "grid.toml", "--set", "method.fraction=1.0", "--quick")
+    assert "0 to run, 8 finished in runs/grid" in " ".join(left.out.split())
 
 
-def test_interrupted_sweep_prints_the_command_that_goes_on(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(self: Lines, record: object) -> None:
-        raise KeyboardInterrupt
-
-    Path("grid.toml").write_text(SPEC + '[sweep]\n"method.lr" = [0.001, 0.5]\n')
-    words = ["sweep", "grid.toml", "--set", "method.batch=inf", "--out", "my runs"]
-    with monkeypatch.context() as patched:
-        patched.setattr(Lines, "round", interrupt)
-        answer = command(*words)
-    assert answer.code == 130
-    expected = "Interrupted. Go on with: fedquilt sweep grid.toml --set method.batch=inf --out 'my runs'\n"
-    assert answer.out.endswith(expected)
-    assert command(*words).code == 0
+def test_check_measures_short_trials(command: Command) -> None:
+    Path("grid.toml").write_text(SPEC + '[grid]\n"method.lr" = [0.1, 0.2]\n')
+    answer = command("check", "grid.toml", "--set", "run.rounds=1000000", "--only", "0.2")
+    assert (answer.code, answer.err) == (0, "")
+    words = " ".join(answer.out.split())
+    assert "trials 1 to run rounds 1,000,000" in words
+    assert re.search(r"time about [\d.]+ (s|min|h|days).* on this machine, from 1 short trial", words)
+    assert re.search(r"memory about [\d.]+ MB a trial, [\d.]+ MB at once; [\d.]+ GB are free", words)
+    assert not Path("runs").exists()
 
 
 def test_report(command: Command) -> None:
@@ -398,10 +412,9 @@ def test_interrupt_before_the_first_round(command: Command, monkeypatch: pytest.
     assert answer.err == "Interrupted before training began: nothing was started, and nothing saved.\n"
 
 
-@pytest.mark.parametrize("words", [["run", "spec.toml"], ["run", "spec.toml", "--out", "own"], ["sweep", "grid.toml"]])
+@pytest.mark.parametrize("words", [["run", "spec.toml"], ["run", "spec.toml", "--out", "own"]])
 def test_interrupt_while_the_data_are_read_leaves_nothing(command: Command, words: list[str]) -> None:
     Path("stop.py").write_text("def load():\n    raise KeyboardInterrupt\n")
-    Path("grid.toml").write_text(SPEC + '[sweep]\n"method.lr" = [0.001, 0.5]\n')
     before = set(Path().rglob("*"))
     answer = command(*words, "--set", "data.name=stop:load")
     assert (answer.code, answer.out.count("\n")) == (130, 1)

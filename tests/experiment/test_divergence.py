@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Callable
@@ -137,23 +136,18 @@ def test_an_interrupted_run_diverges_where_it_would_have(command: Command) -> No
     assert fedquilt.resume("run").result.diverged == WHY
 
 
-def test_a_sweep_goes_on_with_its_other_points(command: Command) -> None:
-    Path("spec.toml").write_text(SPEC + '[sweep]\n"method.lr" = [1e6, 0.1]\n[published]\ntarget = 0.999\n')
-    code, out, _ = command("sweep", "spec.toml", "--out", "grid")
+def test_a_sweep_goes_on_with_its_other_trials(command: Command) -> None:
+    Path("spec.toml").write_text(SPEC + '[grid]\n"method.lr" = [1e6, 0.1]\n')
+    code, out, err = command("sweep", "spec.toml", "--out", "grid")
     assert code == 0
-    assert "(diverged)" in out
-    assert "No point reached 99.90%; the nearest: lr=0.1, with " in out
-    results = json.loads(Path("grid/results.json").read_text())
-    assert results["reached"] is False
-    assert results["best"]["name"] == "lr=0.1"
-    assert [point["diverged"] for point in results["points"]] == [True, False]
-    before = Path("grid/lr=1000000.0/metrics.jsonl").stat().st_mtime_ns
+    assert f"warning: lr=1e+06 diverged: {WHY} (see grid/lr=1e+06/log.txt)\n" in err
+    assert "lr=0.1: finished after" in out
+    before = Path("grid/lr=1e+06/metrics.jsonl").stat().st_mtime_ns
     assert command("sweep", "spec.toml", "--out", "grid")[0] == 0
-    assert Path("grid/lr=1000000.0/metrics.jsonl").stat().st_mtime_ns == before  # it is not run again
-    Path("spec.toml").write_text(SPEC + '[sweep]\n"method.lr" = [1e6, 1e7]\n')
-    code, _, err = command("sweep", "spec.toml", "--out", "hot")
+    assert Path("grid/lr=1e+06/metrics.jsonl").stat().st_mtime_ns == before  # it is not run again
+    code, _, err = command("sweep", "spec.toml", "--out", "grid", "--only", "1e+06")
     assert code == 1
-    assert err.splitlines()[-1] == f"error: every point diverged. {HINT}."
+    assert err.splitlines()[-1] == f"error: every trial diverged. {HINT}."
 
 
 class OverflowsInEvaluation(nn.Module):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -431,9 +430,10 @@ def test_runs_without_accuracy_are_compared_by_loss(tmp_path: Path) -> None:
     text = (tmp_path / "report" / "report.md").read_text()
     assert "Target accuracy: –." in text
     grid = tmp_path / "grid.toml"
-    spec = changed(run={"metrics": []}, sweep={"method.lr": [0.01, 0.5]}) | {"partition": alike}
+    spec = changed(run={"metrics": []}, grid={"method.lr": [0.01, 0.5]}, metric={"of": "loss"}) | {"partition": alike}
     grid.write_text(tomli_w.dumps(spec))
     swept = fedquilt.sweep(grid, out=tmp_path / "grid")
-    assert swept.winner is swept.points[1]
-    assert swept.points[0].loss == fedquilt.summary(tmp_path / "grid" / "lr=0.01")["loss"]
-    assert json.loads(swept.results.read_text())["best"]["name"] == "lr=0.5"
+    slow, fast = swept.cells
+    assert slow.value == swept.trials[0].loss == fedquilt.summary(tmp_path / "grid" / "lr=0.01")["loss"]
+    assert fast.value == swept.trials[1].loss
+    assert slow.value > fast.value

@@ -89,8 +89,8 @@ def test_in_a_sweep(places: tuple[Path, Path, Path]) -> None:
     _, specs, _ = places
     put(specs, 40)
     (specs / "more.csv").write_text(ROWS)
-    done = fedquilt.sweep(write_spec(specs, sweep={"data.path": ["own/rows.csv", "more.csv"]}), out="runs")
-    first, second = (point.loss for point in done.points)
+    done = fedquilt.sweep(write_spec(specs, grid={"data.path": ["own/rows.csv", "more.csv"]}), out="runs")
+    first, second = (row.loss for row in done.trials)
     assert first is not None
     assert first == second, "both have the same rows"
 

@@ -124,15 +124,11 @@ def test_a_grid_over_the_fifth_papers_techniques(tmp_path):
             {"name": "sign_agreement", "threshold": 0},
             {"name": "server_training", "share": 0.0},
         ],
-        "sweep": {
+        "grid": {
             "method.server_momentum": [0.0, 0.9],
             "wrap.2.threshold": [0.0, 2.0],
             "wrap.3.share": [0.0, 0.05],
         },
     }
-    import tomli_w
-
-    (tmp_path / "grid.toml").write_text(tomli_w.dumps(spec))
-    done = fq.sweep(tmp_path / "grid.toml", out=tmp_path / "grid")
-    assert len(done.points) == 8
-    assert done.winner is not None
+    done = fq.sweep(spec, out=tmp_path / "grid")
+    assert [row.state for row in done.trials] == ["finished"] * 8

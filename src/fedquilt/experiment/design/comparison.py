@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedquilt.analysis.significance import Kind
 from fedquilt.base.arguments import ArgumentError, check
 from fedquilt.base.errors import SpecError
 from fedquilt.base.text import joined, short
@@ -25,14 +24,14 @@ class Significance:
     """
 
     across: tuple[str, ...]
-    test: Kind = "paired"
+    test: Literal["paired", "welch"] = "paired"
     level: float = 0.95
     sides: int = 2
 
 
 def _options(
     across: str | list[str] = "method",
-    test: Kind = "paired",
+    test: Literal["paired", "welch"] = "paired",
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95,
     sides: Literal[1, 2] = 2,
 ) -> None:

@@ -107,6 +107,8 @@ def takes(tables: Mapping[str, Any], key: str) -> bool | None:
     """
     table, _, name = key.partition(".")
     inner = tables.get(table)
+    if key in ARRAYS:  # the whole list
+        return None
     if table in ARRAYS:
         number, _, name = name.partition(".")
         if not isinstance(inner, list) or number not in map(str, range(1, len(inner) + 1)):

@@ -6,7 +6,6 @@ import signal
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -51,9 +50,11 @@ def conduct(
     jobs: int | None = None,
     watcher: SweepWatcher | None = None,
     budget: float | None = None,
-    place: Callable[[], Place] = ThisMachine,
+    place: Place | None = None,
 ) -> Conducted:
     """Run trials below a folder until there are no more, or until `budget` seconds have passed.
+
+    They run on this machine, or in another `place`.
 
     On Ctrl-C trials save what is done, and the same call goes on from there; a further Ctrl-C does not wait for that.
     """
@@ -70,17 +71,18 @@ class _Conductor:
         jobs: int | None,
         watcher: SweepWatcher | None,
         budget: float | None,
-        place: Callable[[], Place],
+        place: Place | None,
         stack: ExitStack,
     ) -> None:
         self._source, self._folder, self._watcher, self._stack = source, folder, watcher, stack
-        self._asked, self._make_place = jobs, place
+        self._asked, self._given_place = jobs, place
         self._until = None if budget is None else time.monotonic() + budget
         self._board = Board()
         self._waiting: list[int] = []
         self._running: set[int] = set()
         self._given_up: set[int] = set()
         self._tries: Counter[int] = Counter()
+        self._apart: set[int] = set()
         self._memory: dict[str, int] = {}
         self._stopping = False
         self._jobs = Jobs(1, 1)
@@ -88,7 +90,7 @@ class _Conductor:
     @cached_property
     def _place(self) -> Place:
         """Where trials run; nothing is started where all are finished."""
-        place = self._make_place()
+        place = self._given_place or ThisMachine()
         self._stack.callback(place.close)
         return place
 
@@ -153,7 +155,7 @@ class _Conductor:
             self._place.start(order)
 
     def _order(self, number: int, trial: Trial) -> Order:
-        spec = self._jobs.fitted(trial.spec)
+        spec = self._jobs.fitted(trial.spec, number in self._apart)
         home = None if spec.folder is None else str(spec.folder)
         folder = (self._folder / trial.name).absolute()
         return Order(number, trial.name, spec.to_toml(), spec.source, home, str(folder), importing_refused())
@@ -183,18 +185,25 @@ class _Conductor:
         if event.memory is not None:
             self._memory[row.name] = event.memory
         folder = RunFolder(self._folder / row.name)
-        if event.how is None:
+        if event.how is None and number not in self._apart and not self._stopping:
+            self._apart.add(number)
+            self._again(number)
+        elif event.how is None:
             reason = f"its process was ended by {_named(event.code)}"
             folder.fail(reason)
             self._end(number, "failed", reason)
         elif event.how == "interrupted" and number in self._given_up:
             self._end(number, "pruned", "others were better after as many rounds")
         elif event.how == "interrupted" and not self._stopping and self._tries[number] < TRIES:
-            self._board.change(number, state="waiting")
-            self._waiting.insert(0, number)
+            self._again(number)
         else:
             reasons = {"failed": folder.failure, "diverged": lambda: quiet_summary(folder.path)["diverged"]}
             self._end(number, event.how, reasons.get(event.how, lambda: None)())
+
+    def _again(self, number: int) -> None:
+        """Put a trial first in line."""
+        self._board.change(number, state="waiting")
+        self._waiting.insert(0, number)
 
     def _end(self, number: int, state: State, reason: str | None) -> None:
         self._board.change(number, state=state, reason=reason)
