@@ -19,9 +19,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fedquilt.base.arguments import ArgumentError, Count, Finite, Seed, check
+from fedquilt.base.arguments import Count, Finite, Seed
 from fedquilt.base.errors import SpecError
-from fedquilt.base.text import joined, short
+from fedquilt.base.text import short
+from fedquilt.experiment.design.checked import checked_table
 from fedquilt.experiment.design.keys import lists
 
 EDGE = 0.02
@@ -81,7 +82,7 @@ def read_search(table: object, source: str) -> Search | None:
     dotted = next((key for key, value in table.items() if "." in key or isinstance(value, dict | list)), None)
     if dotted is not None:
         raise SpecError(f"{where} {dotted}: values to search are written in [tune]; here is only how: trials, seed, …")
-    return Search(**_checked(Search, table, where))
+    return Search(**checked_table(Search, table, where))
 
 
 def tuned_values(table: Mapping[str, Any], where: str) -> dict[str, Values]:
@@ -103,7 +104,7 @@ def tuned_values(table: Mapping[str, Any], where: str) -> dict[str, Values]:
 
 
 def _range(table: Mapping[str, Any], where: str) -> Range:
-    found = Range(**_checked(_ends, table, where))
+    found = Range(**checked_table(_ends, table, where))
     if found.low >= found.high:
         raise SpecError(f"{where}: low must be below high, got {short(dict(table))}")
     if found.log and found.low <= 0:
@@ -113,10 +114,3 @@ def _range(table: Mapping[str, Any], where: str) -> Range:
 
 def _ends(low: int | Finite, high: int | Finite, log: bool = False) -> None:
     """Name the keys of a range."""
-
-
-def _checked(function: Any, table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    try:
-        return check(function, dict(table))
-    except ArgumentError as error:
-        raise SpecError(joined([f"{where} {each.key}: {each.message}" for each in error.problems])) from None
