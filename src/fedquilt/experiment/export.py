@@ -121,8 +121,8 @@ def stored(
     if newest is None:
         recorded = folder.metrics.exists() and folder.metrics.stat().st_size
         if folder.checkpoints or recorded:
-            which = "no good checkpoint" if folder.checkpoints else "records, but no checkpoint"
-            raise RunError(f"{folder.path}: has {which}: put a good one back, or train again with --from-start")
+            left = "no good checkpoint" if folder.checkpoints else "records, but no checkpoint"
+            raise RunError(f"{folder.path}: has {left}: put a good one back, or train again with --from-start")
         raise RunError(f"{folder.path}: has no checkpoint yet; run it for a round or more")
     return newest.path, newest.run, newest.about
 

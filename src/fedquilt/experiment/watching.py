@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fedquilt.base.errors import reason_of
 
@@ -37,7 +37,7 @@ class AboutRun:
     settings: Mapping[str, Any]
 
 
-class Watcher(Protocol):
+class Watcher:
     """Is told how a run goes. Every method may be left out.
 
     >>> class Printer(Watcher):
@@ -77,7 +77,7 @@ def tell(watcher: object, method: str, *about: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Watchers:
+class Watchers(Watcher):
     """Several watchers as one: all are told, in their order."""
 
     each: tuple[object, ...]

@@ -76,6 +76,6 @@ class Validation:
     def _evenly(self, examples: int) -> npt.NDArray[np.bool_]:
         """Say which of so many examples in a row are held out, evenly spread over the row."""
         if self.folds is not None:
-            return np.arange(examples) % self.folds == self.fold
+            return np.asarray(np.arange(examples) % self.folds == self.fold)
         assert self.share is not None
-        return np.diff(np.floor(self.share * np.arange(examples + 1) + 0.5)) > 0
+        return np.asarray(np.diff(np.floor(self.share * np.arange(examples + 1) + 0.5)) > 0)
