@@ -111,9 +111,10 @@ class Watchers(Watcher):
             tell(watcher, method, *about)
 
 
-def together(watchers: Iterable[object | None]) -> Watchers:
-    """Return some watchers as one; those that are None are left out."""
-    return Watchers(tuple(watcher for watcher in watchers if watcher is not None))
+def together(watchers: Iterable[object | None]) -> Watchers | None:
+    """Return some watchers as one; those that are None are left out, and of nobody nothing is left."""
+    there = tuple(watcher for watcher in watchers if watcher is not None)
+    return Watchers(there) if there else None
 
 
 @dataclass(eq=False)
