@@ -206,8 +206,8 @@ class _Conductor:
         elif event.how == "interrupted" and not self._stopping and self._tries[number] < TRIES:
             self._again(number)
         else:
-            reason = folder.failure() if event.how == "failed" else None
-            self._end(number, event.how, quiet_summary(folder.path)["diverged"] if event.how == "diverged" else reason)
+            why = folder.failure() if event.how == "failed" else None
+            self._end(number, event.how, quiet_summary(folder.path)["diverged"] if event.how == "diverged" else why)
 
     def _again(self, number: int) -> None:
         """Put a trial first in line."""
