@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 OTHERS = [
     "AboutRun",
     "Data",
+    "Experiment",
     "FedquiltError",
     "History",
     "Inspection",
@@ -36,6 +37,7 @@ OTHERS = [
     "evaluate",
     "export",
     "inspect_partition",
+    "load_experiment",
     "load_spec",
     "load_weights",
     "no_import",

@@ -686,6 +686,40 @@ def test_ctrl_c_is_not_taken_for_a_clients_own(go):
     assert len(result.history) == 0
 
 
+class Signalled(torch.nn.Module):
+    """In whose training the system delivers a signal, once the first round has begun."""
+
+    begun = False
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 3)
+
+    def forward(self, x):
+        if self.training and Signalled.begun:
+            os.kill(os.getpid(), signal.SIGINT)
+        return self.linear(x)
+
+
+class Begins:
+    def begin(self, history, last):
+        Signalled.begun = True
+
+    def heard(self, clients, total): ...
+
+    def round(self, record): ...
+
+
+def test_nor_is_it_in_a_local_step(blobs, unbalanced, monkeypatch):
+    monkeypatch.setattr(Signalled, "begun", False)
+    method = fedquilt.fed_avg(fraction=1.0)
+    result = fedquilt.train(
+        Signalled(), blobs, unbalanced, method, rounds=2, engine=fedquilt.inline(), watcher=Begins()
+    )
+    assert result.interrupted
+    assert len(result.history) == 0
+
+
 def test_time_cannot_be_limited_where_it_cannot_be_watched(go):
     from concurrent.futures import ThreadPoolExecutor
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiment.design.test_design import DIGITS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from fedquilt.experiment.design.experiment import Experiment, load_experiment
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.results.cells import Cell, cells_from
 from fedquilt.experiment.results.outcome import Outcome
-from tests.experiment.design.test_design import DIGITS
 
 Curve = Callable[[Trial], list[float]]
 
