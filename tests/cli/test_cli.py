@@ -19,8 +19,8 @@ import fedquilt
 from fedquilt.analysis.curves import History
 from fedquilt.base import registry
 from fedquilt.base.errors import WorkerError
+from fedquilt.base.registry import KINDS
 from fedquilt.cli import console as terminal
-from fedquilt.experiment.explain import KINDS
 from fedquilt.experiment.progress import Lines, Live, Pace, watcher
 from fedquilt.experiment.sealed import sealed_json, sealed_text
 

@@ -11,11 +11,12 @@ import pytest
 from fedquilt.base import registry
 from fedquilt.base.arguments import check
 from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import KINDS
 from fedquilt.cli import app as cli
-from fedquilt.experiment.explain import KINDS, explain
+from fedquilt.experiment.explain import explain
 from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES
 
-PLACES = {kind: where.strip("[]") for kind, where in KINDS.items()}
+PLACES = {kind: known.where.strip("[]") for kind, known in KINDS.items()}
 NAMES = [(kind, name) for kind in KINDS for name in getattr(registry, kind)]
 
 

@@ -122,7 +122,7 @@ class Algorithm:
 
     `delta` always means after − before. The server treats −delta as a gradient, so that the same descent serves clients
     and server. Beside the main line: `importance` weighs examples by their class; `penalties` are added to the loss;
-    `exchanges` carry what server and clients tell each other besides the model; `applied` is written by wrappers.
+    `exchanges` carry what server and clients send each other besides the model; `applied` is written by wrappers.
     """
 
     name: str
@@ -154,7 +154,7 @@ WORDS = {
     "after.share": "the server's share of the data",
     "importance": "the weights of examples",
     "per_client.share": "the share of clients' data to test on",
-    "per_client.personalise": "how clients make the model their own",
+    "per_client.personalise": "how clients personalise the model",
     "course.pooled": "whether data are pooled",
     "course.round": "the round function",
 }

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-Kind = Literal["paired", "welch"]
+TTestKind = Literal["paired", "welch"]
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class TTest:
     p: float
 
 
-def t_test(first: Sequence[float], second: Sequence[float], kind: Kind = "paired", sides: int = 2) -> TTest:
+def t_test(first: Sequence[float], second: Sequence[float], kind: TTestKind = "paired", sides: int = 2) -> TTest:
     """Test whether the mean of `first` differs from that of `second`; with one side, whether it is smaller.
 
-    "paired" compares values at the same place, such as those of the same seed; "welch" takes the two apart and lets their
-    variances differ.
+    "paired" compares values at the same position, such as those of the same seed; "welch" treats the two as independent,
+    with variances that may differ.
 
     >>> a, b = [0.81, 0.83, 0.82], [0.84, 0.85, 0.86]
     >>> round(t_test(a, b).p, 4), round(t_test(a, b, "welch").p, 4)
@@ -77,7 +77,7 @@ class Comparison:
 
 def compare_to_best(
     samples: Sequence[Sequence[float]],
-    kind: Kind = "paired",
+    kind: TTestKind = "paired",
     level: float = 0.95,
     sides: int = 2,
     lower_is_better: bool = False,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
-from fedquilt.partition.partition import Cells, Partition
+from fedquilt.partition.partition import ClassCounts, Partition
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class Skew:
     """
 
     sizes: Indices
-    cells: Cells
+    cells: ClassCounts
     emd: Floats
     divergence: Floats
     entropy: Floats
@@ -90,7 +90,7 @@ def skew(partition: Partition, labels: npt.NDArray[np.integer[Any]]) -> Skew:
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer) or not len(partition.indices):
         none = np.zeros(0, dtype=np.int64)
         empty = np.zeros(len(sizes))
-        cells = Cells(none, none, none)
+        cells = ClassCounts(none, none, none)
         return Skew(sizes, cells, empty, empty, empty, empty, sizes * 0, np.zeros(0), 0.0)
     cells = partition.class_cells(labels)
     kinds, kind = np.unique(cells.label, return_inverse=True)

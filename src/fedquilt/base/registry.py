@@ -50,12 +50,13 @@ class Registry:
     (9.0, 'The area of a square.', ('side',), ['square'])
     """
 
-    def __init__(self, kind: str, home: str | None = None, decorator: str = "") -> None:
-        """Make a registry; `kind` is the word used in messages.
+    def __init__(self, kind: str, home: str | None = None, decorator: str = "", where: str = "") -> None:
+        """Make a registry; `kind` is the word used in messages, `where` is where a spec names its functions.
 
         `home` is the package, or the module, whose functions marked `@<decorator>.register` belong to it.
         """
         self.kind = kind
+        self.where = where
         self._home = home
         self._decorator = decorator
         self._functions: dict[str, Callable[..., object]] = {}
@@ -191,16 +192,16 @@ class Wrappers(Registry):
         return self._register(function, once)
 
 
-methods = Registry("method", "fedquilt.methods", "methods")
-wrappers = Wrappers("wrapper", "fedquilt.methods", "wrappers")
-simulations = Registry("simulation", "fedquilt.simulate", "simulations")
-models = Registry("model", "fedquilt.models", "models")
-datasets = Registry("data set", "fedquilt.data.sets", "datasets")
-partitions = Registry("partition", "fedquilt.partition", "partitions")
-engines = Registry("engine", "fedquilt.engines", "engines")
-losses = Registry("loss", "fedquilt.algorithm.parts.losses", "losses")
-metrics = Registry("metric", "fedquilt.algorithm.parts.metrics", "metrics")
-trackers = Registry("tracker", "fedquilt.experiment.tracking", "trackers")
+methods = Registry("method", "fedquilt.methods", "methods", "[method]")
+wrappers = Wrappers("wrapper", "fedquilt.methods", "wrappers", "[[wrap]]")
+simulations = Registry("simulation", "fedquilt.simulate", "simulations", "[[simulate]]")
+models = Registry("model", "fedquilt.models", "models", "[model]")
+datasets = Registry("data set", "fedquilt.data.sets", "datasets", "[data]")
+partitions = Registry("partition", "fedquilt.partition", "partitions", "[partition]")
+engines = Registry("engine", "fedquilt.engines", "engines", "[engine]")
+losses = Registry("loss", "fedquilt.algorithm.parts.losses", "losses", "[run] loss")
+metrics = Registry("metric", "fedquilt.algorithm.parts.metrics", "metrics", "[run] metrics")
+trackers = Registry("tracker", "fedquilt.experiment.tracking", "trackers", "[run] track")
 
 _EVERY = (methods, wrappers, simulations, models, datasets, partitions, engines, losses, metrics, trackers)
 KINDS = {each.plural: each for each in _EVERY}

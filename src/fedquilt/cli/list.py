@@ -10,9 +10,9 @@ from rich.table import Table
 
 from fedquilt.base import registry
 from fedquilt.base.errors import SpecError, nearest
+from fedquilt.base.registry import KINDS
 from fedquilt.base.text import visible
 from fedquilt.cli.console import out
-from fedquilt.experiment.explain import KINDS
 
 EXAMPLE = "fedquilt list methods"
 
@@ -28,18 +28,18 @@ def list_(
         return
     if kind not in KINDS:
         raise SpecError(f"there is no list '{visible(kind, 80)}'; {nearest(kind, KINDS)}")
-    lists: dict[str, registry.Registry] = {kind: getattr(registry, kind)}
+    lists = [KINDS[kind]]
     if kind == "methods":  # what changes a method is a method to whoever looks for one
-        lists = {"[method]": registry.methods, "[[wrap]]": registry.wrappers, "[[simulate]]": registry.simulations}
-    for title, chosen in lists.items():
+        lists = [registry.methods, registry.wrappers, registry.simulations]
+    for chosen in lists:
         if not out.is_terminal:
-            where = f"\t{title}" if len(lists) > 1 else ""
+            where = f"\t{chosen.where}" if len(lists) > 1 else ""
             for name in chosen:
                 print(f"{name}\t{chosen.summary(name)}{where}")
             continue
         table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
         if len(lists) > 1:
-            table.title, table.title_justify = f"for {escape(title)}", "left"
+            table.title, table.title_justify = f"for {escape(chosen.where)}", "left"
         for name in chosen:
             table.add_row(f"[bold]{name}[/bold]", escape(chosen.summary(name)))
         out.print(table)
@@ -48,11 +48,11 @@ def list_(
 def _list_all() -> None:
     """List the names of every kind; `fedquilt list KIND` says what each does."""
     if not out.is_terminal:
-        for kind in KINDS:
-            print(f"{kind}\t{', '.join(getattr(registry, kind))}")
+        for kind, known in KINDS.items():
+            print(f"{kind}\t{', '.join(known)}")
         return
     table = Table(box=None, padding=(0, 2, 1, 0), show_header=False)
-    for kind in KINDS:
-        table.add_row(f"[bold]{kind}[/bold]", escape(", ".join(getattr(registry, kind))))
+    for kind, known in KINDS.items():
+        table.add_row(f"[bold]{kind}[/bold]", escape(", ".join(known)))
     out.print(table)
     out.print(f"What each of them does: {EXAMPLE}; all about one: fedquilt explain fed_prox")

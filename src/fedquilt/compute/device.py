@@ -1,6 +1,6 @@
 """Where models are computed, and how exactly.
 
-Everything that travels (models, updates, what clients keep and tell) and every sum over clients stays on the CPU in full
+Everything that travels (models, updates, client state, extra uploads) and every sum over clients stays on the CPU in full
 precision; only local training and evaluation happen on the device.
 """
 

@@ -12,17 +12,17 @@ import numpy.typing as npt
 
 from fedquilt.base.errors import MissingExtraError
 
-Cells = npt.NDArray[np.uint64]
+CellIds = npt.NDArray[np.uint64]
 
 DEEPEST = 30
 """The level of the smallest cells, about a square centimetre."""
 
 NOWHERE = np.uint64(0)
-"""Stands for the cell of an example whose place is not known."""
+"""Stands for the cell of an example whose location is not known."""
 
 
-def smallest_cells(coordinates: npt.NDArray[np.float64]) -> Cells:
-    """Return the smallest cells that hold some places, given in degrees of latitude and longitude.
+def smallest_cells(coordinates: npt.NDArray[np.float64]) -> CellIds:
+    """Return the smallest cells that hold some locations, given in degrees of latitude and longitude.
 
     >>> [hex(cell) for cell in smallest_cells(np.array([[48.2082, 16.3738], [np.nan, 0.0]])).tolist()]
     ['0x476d079f105d2fbd', '0x0']
@@ -37,7 +37,7 @@ def smallest_cells(coordinates: npt.NDArray[np.float64]) -> Cells:
     return found
 
 
-def cells_at(cells: Cells, level: int) -> Cells:
+def cells_at(cells: CellIds, level: int) -> CellIds:
     """Return the cells of a level that hold the given smaller ones.
 
     >>> hex(cells_at(np.array([0x476D079F105D2FBD], dtype=np.uint64), 3)[0])
@@ -48,7 +48,7 @@ def cells_at(cells: Cells, level: int) -> Cells:
     return (cells & ~(last - np.uint64(1) | last)) | last
 
 
-def adaptive_cells(coordinates: npt.NDArray[np.float64], most: int, deepest: int = DEEPEST) -> Cells:
+def adaptive_cells(coordinates: npt.NDArray[np.float64], most: int, deepest: int = DEEPEST) -> CellIds:
     """Return the cell of all coordinates: the largest one that has no more than `most` of them, or else a deepest one.
 
     >>> coordinates = np.array([[48.2, 16.4], [48.2, 16.4], [48.3, 16.4], [-33.9, 151.2]])
@@ -65,8 +65,8 @@ def adaptive_cells(coordinates: npt.NDArray[np.float64], most: int, deepest: int
     return found
 
 
-def cell_around(coordinates: npt.NDArray[np.float64], cells: Cells) -> npt.NDArray[np.int64]:
-    """Return which of some sorted cells, none of which holds another, each place lies in; −1 for none of them.
+def cell_around(coordinates: npt.NDArray[np.float64], cells: CellIds) -> npt.NDArray[np.int64]:
+    """Return which of some sorted cells, none of which holds another, each location lies in; −1 for none of them.
 
     >>> cells = np.array([0x476D050000000000, 0x7000000000000000], dtype=np.uint64)
     >>> cell_around(np.array([[48.3, 16.4], [-33.9, 151.2], [0.0, 0.0], [np.nan, 0.0]]), cells).tolist()
@@ -81,7 +81,7 @@ def cell_around(coordinates: npt.NDArray[np.float64], cells: Cells) -> npt.NDArr
     return found
 
 
-def numbered_cells(cells: Cells, least: float) -> npt.NDArray[np.int64]:
+def numbered_cells(cells: CellIds, least: float) -> npt.NDArray[np.int64]:
     """Number the cells that have at least so many examples, in S2's order; −1 is the number of all others.
 
     >>> numbered_cells(np.array([9, 9, 0, 5, 7, 7], dtype=np.uint64), least=2).tolist()

@@ -25,7 +25,7 @@ SIDE = 24
 def augment(raw: Tensor, generator: np.random.Generator) -> Tensor:
     """Crop at random, mirror half of the images, change the contrast and whiten (McMahan 2017).
 
-    Each image takes four numbers from the generator, so that its changes depend on its place in the batch and not on
+    Each image takes four numbers from the generator, so that its changes depend on its position in the batch and not on
     how many follow.
 
     >>> raw = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)

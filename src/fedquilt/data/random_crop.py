@@ -4,7 +4,7 @@ Szegedy et al. 2015, "Going Deeper with Convolutions", section 6: a crop covers 
 drawn, and its sides have a ratio between 3/4 and 4/3. Here the ratio's logarithm is drawn evenly. A crop that is larger
 than the image is drawn again, up to ten times; then the centre is taken, with the ratio as close as the image allows.
 
-Every image takes the same number of draws, so that its crop depends on its place in the order of training, and not on
+Every image takes the same number of draws, so that its crop depends on its position in the order of training, and not on
 how many images are made ready at once.
 """
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 TRIES = 10
 DRAWS = 2 * TRIES + 3
-"""Numbers drawn for an image: area and ratio of every try, the place, and whether it is mirrored."""
+"""Numbers drawn for an image: area and ratio of every try, the position, and whether it is mirrored."""
 
 AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)

@@ -24,8 +24,8 @@ def perform(
 ) -> Reply:
     """Do a task on a server's model and what it broadcasts; a client that fails is in the reply as a fault.
 
-    `program` trains blocks; without one, clients are trained one by one, and `at` is told the place of each. A SpoiledError
-    is raised: after it the process is of no use to other clients.
+    `program` trains blocks; without one, clients are trained one by one, and `at` is called with the index of each. A
+    SpoiledError is raised: after it the process is of no use to other clients.
     """
     if task.do == "train":
         return Reply(_trained(federation, program, task, state, at))

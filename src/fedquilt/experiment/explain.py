@@ -8,25 +8,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from fedquilt.base import registry
 from fedquilt.base.errors import SpecError, closest
-from fedquilt.base.registry import Registry
+from fedquilt.base.registry import KINDS
 from fedquilt.base.source import Argument, FunctionDocs, read_source
 from fedquilt.base.text import visible
-
-KINDS: dict[str, str] = {
-    "methods": "[method]",
-    "wrappers": "[[wrap]]",
-    "simulations": "[[simulate]]",
-    "models": "[model]",
-    "datasets": "[data]",
-    "partitions": "[partition]",
-    "engines": "[engine]",
-    "losses": "[run] loss",
-    "metrics": "[run] metrics",
-    "trackers": "[run] track",
-}
-"""What there is to explain, by its registry, and where a spec names it."""
 
 _SAMPLES: dict[str, object] = {
     "clients": 100,
@@ -73,12 +58,10 @@ def explain(name: str) -> Page:
     Traceback (most recent call last):
     fedquilt.base.errors.SpecError: nothing is called 'fed_agv'; did you mean 'fed_avg'? `fedquilt list methods` ...
     """
-    known: dict[str, Registry] = {kind: getattr(registry, kind) for kind in KINDS}
-    for kind, names in known.items():
-        if name in names:
-            source = read_source(names.module(name), name)
-            return _page(name, names.kind, KINDS[kind], source)
-    near = closest(name, [each for names in known.values() for each in names])
+    for known in KINDS.values():
+        if name in known:
+            return _page(name, known.kind, known.where, read_source(known.module(name), name))
+    near = closest(name, [each for known in KINDS.values() for each in known])
     meant = "" if near is None else f" did you mean '{near}'?"
     listing = ", ".join(list(KINDS)[1:])
     raise SpecError(

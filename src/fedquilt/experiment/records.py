@@ -30,7 +30,7 @@ def _is_group(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 LeftOut = Annotated[dict[str, Any], AfterValidator(_names_client)]
-Group = Annotated[dict[str, Any], AfterValidator(_is_group)]
+GroupRecord = Annotated[dict[str, Any], AfterValidator(_is_group)]
 
 # What a record without the key is taken to have: a key that is there is never null.
 EMPTY: list[Any] = []
@@ -61,7 +61,7 @@ def _record(
     per_client_accuracy: Finite | None = None,
     per_client_accuracy_worst_tenth: Finite | None = None,
     per_client_accuracy_quantiles: Annotated[list[Finite], Field(min_length=7, max_length=7)] = EMPTY,
-    groups: list[Group] = EMPTY,
+    groups: list[GroupRecord] = EMPTY,
     conflict_rate: Finite | None = None,
     divergence: Metrics | None = None,
     excess_risk: Metrics | None = None,

@@ -35,7 +35,7 @@ def ditto(
 ) -> Algorithm:
     """Train a personal model at every client, pulled towards the shared one (Li 2021).
 
-    - `pull` is λ; `lr`, `epochs` and `batch` are those of the own model's training.
+    - `pull` is λ; `lr`, `epochs` and `batch` are those of the personal model's training.
     - `per_client_accuracy` is that of the personal models, on a share `holdout` of every client's data that is kept out of
       training (with 0, on what they train on). `accuracy` is still the shared model's.
 

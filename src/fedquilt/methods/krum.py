@@ -19,11 +19,11 @@ from fedquilt.algorithm.parts.robust import krum_choice
 from fedquilt.base.arguments import Count
 from fedquilt.base.registry import wrappers
 
-Clients = Annotated[int, Field(ge=0)]
+CorruptCount = Annotated[int, Field(ge=0)]
 
 
 @wrappers.register
-def krum(algorithm: Algorithm, corrupt: Clients = 0, selected: Count = 1) -> Algorithm:
+def krum(algorithm: Algorithm, corrupt: CorruptCount = 0, selected: Count = 1) -> Algorithm:
     """Take the update, or the few, that are closest to their neighbours (Blanchard 2017).
 
     - `corrupt` is the paper's f: how many of a round's clients may be corrupt. With m clients that reported, an update is

@@ -54,9 +54,9 @@ class PeepholeLSTM(nn.Module):
             nn.init.uniform_(parameter, -1 / sqrt(hidden), 1 / sqrt(hidden))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map sequences (N, T, inputs) to the outputs of all places (N, T, hidden)."""
+        """Map sequences (N, T, inputs) to the outputs of all positions (N, T, hidden)."""
         hidden = self.weight_hh.shape[1]
-        seen = functional.linear(x, self.weight_ih, self.bias.sum(0))  # of all places at once
+        seen = functional.linear(x, self.weight_ih, self.bias.sum(0))  # of all positions at once
         h = c = x.new_zeros(len(x), hidden)
         outputs = []
         for part in seen.unbind(1):
@@ -77,7 +77,7 @@ class CompiledPeepholeLSTM(PeepholeLSTM):
     kernel = "lstm"
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map sequences (N, T, inputs) to the outputs of all places (N, T, hidden)."""
+        """Map sequences (N, T, inputs) to the outputs of all positions (N, T, hidden)."""
         if not x.numel() or not usable(x, *self.parameters()):
             return super().forward(x)
         sequences = x.transpose(0, 1)

@@ -21,9 +21,8 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
+from fedquilt.partition.labels import Labels
 from fedquilt.partition.partition import Partition
-
-Labels = npt.NDArray[np.integer[Any]]
 
 
 def with_client_tests(

@@ -97,7 +97,7 @@ def _sizes(labels: npt.NDArray[np.integer], clients: int, examples: int | None) 
 
 
 def _draw_classes(sizes: Indices, available: Indices, p: Floats, alpha: float, rng: np.random.Generator) -> Indices:
-    """Draw the class of every place, client after client."""
+    """Draw the class of every position, client after client."""
     left = available.copy()
     counts = []
     for start in range(0, len(sizes), _BLOCK):
@@ -123,7 +123,7 @@ def _draw_counts(size: int, log_q: Floats, left: Indices, rng: np.random.Generat
 
 
 def _take(pool: Indices, available: Indices, drawn: Indices) -> Indices:
-    """Fill every place with the next example of its class."""
+    """Fill every position with the next example of its class."""
     used = np.bincount(drawn, minlength=len(available))
     starts = np.cumsum(available) - available
     first = np.cumsum(used) - used

@@ -36,11 +36,11 @@ def geo(
 ) -> Partition:
     """Make a client of every S2 cell, dividing those with more than `most` examples (Hsu 2020).
 
-    Cells that end up with less than `least_share`·`most` examples are left out, and so are examples whose place is not
+    Cells that end up with less than `least_share`·`most` examples are left out, and so are examples whose location is not
     known. Cells of the level `deepest` are not divided further, however many examples they have. Clients are in the
     order of their cells along S2's curve: neighbours are near each other.
 
-    With `own_test`, clients are tested on the test examples of their cells. Where the data set does not know the places of
+    With `own_test`, clients are tested on the test examples of their cells. If the data set lacks the locations of
     test examples, these are dealt out by class as in other partitions, and `seed` decides who gets which.
 
     >>> import torch

@@ -14,10 +14,10 @@ from fedquilt.base.types import Indices
 from fedquilt.data.noise import Noise
 
 Positions = npt.NDArray[np.int32] | npt.NDArray[np.int64]
-"""Places in a data set, in as few bytes as they need: with many clients, they are what a population costs."""
+"""Positions in a data set, in as few bytes as they need: with many clients, they are what a population costs."""
 
 
-class Cells(NamedTuple):
+class ClassCounts(NamedTuple):
     """Who holds how many of which class; pairs of client and class that do not occur are left out."""
 
     client: Indices
@@ -108,7 +108,7 @@ class Partition:
         held = self.holding(self.indices, np.asarray([len(self.indices)], dtype=np.int64))
         return replace(held, test=None)
 
-    def class_cells(self, labels: npt.NDArray[np.integer]) -> Cells:
+    def class_cells(self, labels: npt.NDArray[np.integer]) -> ClassCounts:
         """Count each client's examples by class, where there are any: by client, then by class.
 
         >>> [part.tolist() for part in Partition.of([[0, 1], [2], []]).class_cells(np.array([1, 1, 0]))]
@@ -120,7 +120,7 @@ class Partition:
         least, span = (int(held.min()), int(np.ptp(held)) + 1) if len(held) else (0, 1)
         cells, counts = np.unique(owner * span + (held - least), return_counts=True)
         client, label = np.divmod(cells, span)
-        return Cells(client, label + least, counts)
+        return ClassCounts(client, label + least, counts)
 
     def class_counts(self, labels: npt.NDArray[np.integer], classes: int) -> npt.NDArray[np.int64]:
         """Count each client's examples by class: one row per client.

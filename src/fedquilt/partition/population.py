@@ -43,7 +43,7 @@ class ClassesHeld:
         client, label, counts = self.partition.class_cells(self.labels)
         rising = np.lexsort((-label, counts))
         commonest = np.zeros(len(self.partition), dtype=np.int64)
-        commonest[client[rising]] = label[rising]  # of several values for one place, the last stays
+        commonest[client[rising]] = label[rising]  # of several values for one index, the last stays
         return commonest
 
     def _require_classes(self) -> None:

@@ -50,7 +50,7 @@ def shards(
     sizes = even_sizes(len(labels), count)
     starts = np.cumsum(sizes) - sizes
     dealt = generator(seed, "partition shards").permutation(count)
-    # Position i of the result lies `i - first[s]` places into its shard s.
+    # Position i of the result lies `i - first[s]` positions into its shard s.
     dealt_sizes = sizes[dealt]
     first = np.cumsum(dealt_sizes) - dealt_sizes
     indices = np.arange(len(labels)) + np.repeat(starts[dealt] - first, dealt_sizes)

@@ -46,8 +46,8 @@ class Training(NamedTuple):
     carried: Carried
 
 
-class Fed(NamedTuple):
-    """What some steps of a block's clients are fed with: batches, which steps are taken (None: all), and noise.
+class StepInputs(NamedTuple):
+    """The inputs of some steps of a block's clients: batches, which steps are taken (None: all), and noise.
 
     `given` is what exchanges gave for the round.
     """
@@ -65,7 +65,7 @@ class Shared(NamedTuple):
     rates: Sequence[Tensor]
 
 
-Run = Callable[[Training, Fed, Shared], tuple[Training, Tensor]]
+RunSteps = Callable[[Training, StepInputs, Shared], tuple[Training, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class Program:
     block: int
     compiled: bool
     _shapes: dict[int, Shape] = field(default_factory=dict, repr=False)
-    _run: Run = field(init=False, repr=False)
+    _run: RunSteps = field(init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was mapped or compiled, which a spawned process makes anew."""
@@ -130,21 +130,21 @@ class Program:
         for ready, taken in zip(padded.ready(), padded.active, strict=True):
             active = torch.from_numpy(taken)
             # One compiled program serves all batches, those without padding too.
-            fed = Fed(
+            inputs = StepInputs(
                 ready._replace(weights=ones, mask=ones) if self.compiled and ready.weights is None else ready,
                 active if self.compiled or not taken.all() else None,
                 self._normals(noises, active, start) if noises else (),
                 {},
             )
-            fed = placement.put(_filled(fed, missing))._replace(given=given)
+            inputs = placement.put(_filled(inputs, missing))._replace(given=given)
             if "_run" not in self.__dict__:
-                self.__dict__["_run"] = self._mapped(now, fed, shared)
-            now, loss = self._run(now, fed, shared)
+                self.__dict__["_run"] = self._mapped(now, inputs, shared)
+            now, loss = self._run(now, inputs, shared)
             losses.append(loss[: len(contexts)])
         means = padded.mean_losses(placement.fetch(torch.cat(losses, dim=1)))
-        return self._fitted(loaders, placement.fetch(tree_map(lambda leaf: leaf[: len(contexts)], now)), means)
+        return self._results(loaders, placement.fetch(tree_map(lambda leaf: leaf[: len(contexts)], now)), means)
 
-    def _fitted(self, loaders: Sequence[BatchLoader], now: Training, means: list[float]) -> BlockResult:
+    def _results(self, loaders: Sequence[BatchLoader], now: Training, means: list[float]) -> BlockResult:
         layout, count = self.replica.layout, len(loaders)
         vectors = torch.cat([now.params[e.name].reshape(count, -1) for e in layout.parameters], dim=1)
         carried = now.carried
@@ -179,7 +179,7 @@ class Program:
             drawn.append(tree_map(lambda *leaves: torch.stack(leaves), *of_client))
         return tree_map(lambda *leaves: torch.stack(leaves), *drawn)  # type: ignore[no-any-return]
 
-    def _mapped(self, now: Training, fed: Fed, shared: Shared) -> Run:
+    def _mapped(self, now: Training, inputs: StepInputs, shared: Shared) -> RunSteps:
         """Make the function that takes some steps with all clients of a block; these are its first arguments."""
         module, algorithm = self.replica.module, self.algorithm
         # The model is watched for as long as the program lives; this hook must not be put back with what clients change.
@@ -187,7 +187,7 @@ class Program:
         watching = tuple((each, watch(module, classifier_layer(module, each.layer))) for each in algorithm.penalties)
         self.replica.remember(again=True)
         recipe = Recipe(module, algorithm.loss, algorithm.local, FUNCTIONAL, watching, self.replica.placement.autocast)
-        first, its = _of_each(lambda leaf: leaf[0], (now, fed))
+        first, its = _of_each(lambda leaf: leaf[0], (now, inputs))
         recipe = replace(
             recipe, unused=unused_parameters(recipe, first.carried.buffers, *_step_of(first, its, shared, 0))
         )
@@ -197,31 +197,31 @@ class Program:
         return partial(_run_mapped, steps)
 
 
-def _run_mapped(steps: Run, now: Training, fed: Fed, shared: Shared) -> tuple[Training, Tensor]:
+def _run_mapped(steps: RunSteps, now: Training, inputs: StepInputs, shared: Shared) -> tuple[Training, Tensor]:
     """Take some steps with all clients of a block, of whom none is given what is None."""
-    fed_dims = tree_map(lambda leaf: None if leaf is None else 0, fed)
-    return torch.func.vmap(steps, in_dims=(0, fed_dims, None))(now, fed, shared)
+    input_dims = tree_map(lambda leaf: None if leaf is None else 0, inputs)
+    return torch.func.vmap(steps, in_dims=(0, input_dims, None))(now, inputs, shared)
 
 
-def _steps(recipe: Recipe, now: Training, fed: Fed, shared: Shared) -> tuple[Training, Tensor]:
+def _steps(recipe: Recipe, now: Training, inputs: StepInputs, shared: Shared) -> tuple[Training, Tensor]:
     """Take some steps with one client."""
     losses = []
-    for step in range(len(fed.batch.x)):
-        params, carried, loss = local_step(recipe, now.carried, *_step_of(now, fed, shared, step))
+    for step in range(len(inputs.batch.x)):
+        params, carried, loss = local_step(recipe, now.carried, *_step_of(now, inputs, shared, step))
         then = Training(params, carried)
-        if fed.active is not None:
-            taken = fed.active[step]
+        if inputs.active is not None:
+            taken = inputs.active[step]
             then = tree_map(lambda new, old, taken=taken: torch.where(taken, new, old), then, now)
         now = then
         losses.append(loss)
     return now, torch.stack(losses)
 
 
-def _step_of(now: Training, fed: Fed, shared: Shared, step: int) -> tuple[Batch, At]:
-    """Return what one of a client's steps is fed with."""
-    batch = Batch(*(None if values is None else values[step] for values in fed.batch))  # type: ignore[arg-type]
-    normals = tree_map(lambda leaf: leaf[step], fed.normals)
-    return batch, At(now.params, shared.start, shared.rates, normals, given=fed.given)
+def _step_of(now: Training, inputs: StepInputs, shared: Shared, step: int) -> tuple[Batch, At]:
+    """Return the inputs of one of a client's steps."""
+    batch = Batch(*(None if values is None else values[step] for values in inputs.batch))  # type: ignore[arg-type]
+    normals = tree_map(lambda leaf: leaf[step], inputs.normals)
+    return batch, At(now.params, shared.start, shared.rates, normals, given=inputs.given)
 
 
 def block_update(
@@ -243,19 +243,19 @@ def block_update(
         for row, size in sorted(gone.items()):
             rows.insert(row, (contexts[0], replace(datas[0], rows=np.resize(datas[0].rows, size)), opened[0]))
         in_rows, of_rows, visits = zip(*rows, strict=True)
-        fitted = program.train_locally(in_rows, of_rows, [visit.given for visit in visits])
-        ends = [result for row, result in enumerate(fitted) if row not in gone]
+        trained = program.train_locally(in_rows, of_rows, [visit.given for visit in visits])
+        ends = [result for row, result in enumerate(trained) if row not in gone]
         return [_pinned(close_visit, algorithm, *visit, end) for visit, end in zip(present, ends, strict=True)]
-    fitted = program.train_locally(contexts, datas, [{}])
-    after, start = fitted.after, contexts[0].start
+    trained = program.train_locally(contexts, datas, [{}])
+    after, start = trained.after, contexts[0].start
     block = BlockUpdate(
         clients=[context.client for context in contexts],
         slots=[context.slot for context in contexts],
         values=replace(after, vector=after.vector.sub_(start.vector)),
         weights=[float(algorithm.weigh(len(data))) for data in datas],
-        losses=fitted.losses,
-        steps=fitted.steps,
-        examples=fitted.examples,
+        losses=trained.losses,
+        steps=trained.steps,
+        examples=trained.examples,
     )
     return [block]
 

@@ -48,7 +48,7 @@ DEEPEST, MOST = 16, 2**17
 """How deeply the tables of client state may be nested, and how many entries they may have together."""
 
 Uploads = Mapping[str, Mapping[str, Upload]]
-"""What clients tell besides their updates, by exchange and name."""
+"""The form of the extra uploads, by exchange and name."""
 
 P = ParamSpec("P")
 
@@ -69,7 +69,7 @@ def _fault_if_raised(check: Callable[P, str | None]) -> Callable[P, str | None]:
 
 
 def uploads_of(algorithm: Algorithm, layout: Layout, broadcast: State) -> Uploads:
-    """Return the form of what a method's clients tell besides their updates."""
+    """Return the form of the extra uploads of a method's clients."""
     tables: dict[str, Tensors] = {name: table for name, table in broadcast.items() if isinstance(table, dict)}  # type: ignore[misc]
     return {
         exchange.name: exchange.uploads(layout, tables.get(exchange.name, {}))

@@ -32,8 +32,8 @@ def client_update(algorithm: Algorithm, context: Context, data: ClientData) -> C
     Pure: the same arguments give the same bits, in whatever process.
     """
     opened = open_visit(algorithm, context, data)
-    fitted = train_locally(algorithm, context, data, context.start, opened.given)
-    return close_visit(algorithm, context, data, opened, fitted)
+    result = train_locally(algorithm, context, data, context.start, opened.given)
+    return close_visit(algorithm, context, data, opened, result)
 
 
 def sends_difference_alone(algorithm: Algorithm, contexts: Sequence[Context]) -> bool:
@@ -54,14 +54,14 @@ def open_visit(algorithm: Algorithm, context: Context, data: ClientData) -> Open
 
 
 def close_visit(
-    algorithm: Algorithm, context: Context, data: ClientData, opened: Opened, fitted: LocalResult
+    algorithm: Algorithm, context: Context, data: ClientData, opened: Opened, result: LocalResult
 ) -> ClientUpdate:
     """Make a client's update of what local training ended with, and let every exchange end."""
-    delta = fitted.after.vector - context.start.vector
-    client_state: State = {OPTIMISER: fitted.optimiser} if algorithm.local.keep else {}
+    delta = result.after.vector - context.start.vector
+    client_state: State = {OPTIMISER: result.optimiser} if algorithm.local.keep else {}
     extra_upload: State = {}
     batches = gradients = 0
-    trained = _trained(algorithm, context, fitted, delta)
+    trained = _trained(algorithm, context, result, delta)
     for exchange in algorithm.exchanges:
         if exchange.end is not None:
             parting = exchange.end(opened.visits[exchange.name], trained)
@@ -72,12 +72,12 @@ def close_visit(
         client=context.client,
         slot=context.slot,
         delta=_sent(algorithm, context, delta),
-        buffers=fitted.after.buffers,
-        counters=fitted.after.counters,
+        buffers=result.after.buffers,
+        counters=result.after.counters,
         weight=float(algorithm.weigh(len(data))),
-        loss=fitted.loss,
-        steps=fitted.steps,
-        examples=fitted.examples,
+        loss=result.loss,
+        steps=result.steps,
+        examples=result.examples,
         client_state=client_state or None,
         extra_upload=extra_upload,
         more_batches=batches,
@@ -93,13 +93,13 @@ def _client_state(context: Context, name: str) -> Tensors | None:
     return context.client_state.get(name)  # type: ignore[return-value]
 
 
-def _trained(algorithm: Algorithm, context: Context, fitted: LocalResult, delta: Tensor) -> Trained:
+def _trained(algorithm: Algorithm, context: Context, result: LocalResult, delta: Tensor) -> Trained:
     local = algorithm.local
     return Trained(
-        after=fitted.after,
+        after=result.after,
         delta=delta,
-        steps=fitted.steps,
-        effective_steps=effective_steps(fitted.steps, local.momentum),
+        steps=result.steps,
+        effective_steps=effective_steps(result.steps, local.momentum),
         lr=local.rates[-1](context.round) if local.rates else 1.0,
     )
 

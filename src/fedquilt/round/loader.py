@@ -1,4 +1,4 @@
-"""What a client's training is fed with: its batches, made ready for the model, and the weights of their examples."""
+"""The batch loader: a client's batches, made ready for the model, and the weights of their examples."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class Padded:
 
 
 def _alike(loaders: Sequence[BatchLoader]) -> list[list[int]]:
-    """Return the places of feeds that share their cuts, as clients of a size often do."""
+    """Return the indices of loaders that share their cuts, as clients of the same size often do."""
     groups: dict[int, list[int]] = {}
     for index, loader in enumerate(loaders):
         groups.setdefault(id(loader.batches.cuts), []).append(index)
@@ -140,7 +140,7 @@ def _inputs(data: ClientData, rows: Tensor) -> Tensor:
 
 
 def _positions(sizes: Indices, batch: int) -> Indices:
-    """Return where the examples of batches of these sizes go in a row of places, `batch` for each.
+    """Return where the examples of batches of these sizes go in a row of positions, `batch` for each.
 
     >>> _positions(np.array([2, 1]), 3).tolist()
     [0, 1, 3]

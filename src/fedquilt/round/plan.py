@@ -78,7 +78,7 @@ def plan(
     first_slot: int = 0,
     simulation: Simulation = NOTHING,
 ) -> Plan:
-    """Draw the cohort of a group's next round; `number` is the group's place among several."""
+    """Draw the cohort of a group's next round; `number` is the group's index among several."""
     round_ = group.state.round + 1
     key = (round_, number) if number else (round_,)
     members = _members(simulation, group, population, round_, seed)

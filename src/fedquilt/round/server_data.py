@@ -19,7 +19,7 @@ from fedquilt.round.server import Server
 from fedquilt.round.training import ClientError, train_locally
 
 SERVER = -1
-"""The server's place in the keys of random draws."""
+"""The server's index in the keys of random draws."""
 
 
 def take_share(

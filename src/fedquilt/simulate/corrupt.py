@@ -13,11 +13,11 @@ from fedquilt.simulate.corruption import Corruption
 from fedquilt.simulate.corruptions import AddNormal, FlipSign, flip_labels, send_nan
 from fedquilt.simulate.simulation import NOTHING, Simulation
 
-Kind = Literal["nan", "sign_flip", "noise", "label_flip"]
+CorruptionKind = Literal["nan", "sign_flip", "noise", "label_flip"]
 
 
 @simulations.register
-def corrupt(share: BelowOne = 0.1, kind: Kind = "sign_flip", strength: Positive = 1.0) -> Simulation:
+def corrupt(share: BelowOne = 0.1, kind: CorruptionKind = "sign_flip", strength: Positive = 1.0) -> Simulation:
     """Let a fixed share of all clients send corrupted updates, or learn wrong labels (McMahan 2017).
 
     `share`·K of the clients, rounded, are corrupt, the same ones for the whole run. With Δ the update that they would send:

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fedquilt.algorithm.algorithm import Select
 from fedquilt.base.describe import describe
 from fedquilt.base.errors import SpecError
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.simulate.corruption import Corruption, Tamper
 from fedquilt.simulate.presence import Absent, Available
-
-Select = Callable[[Indices, np.random.Generator], Indices]
-"""(sizes of the clients to choose from, generator) -> the cohort's clients."""
 
 OverSelect = Callable[[Select, Indices, Indices, np.random.Generator], Indices]
 """(the method's own select, sizes of the clients to choose from, whom it chose, generator) -> whom the server asks."""

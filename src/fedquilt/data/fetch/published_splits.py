@@ -20,7 +20,7 @@ from fedquilt.base.memory import allowed
 from fedquilt.data.data import Split
 from fedquilt.data.fetch.digest import ADVICE, check_digest
 from fedquilt.data.fetch.published_counts import Counts
-from fedquilt.data.formats.csv_columns import Columns, read_columns, whole_numbers
+from fedquilt.data.formats.csv_columns import TextColumns, read_columns, whole_numbers
 from fedquilt.data.numbered import numbered
 
 NOBODY = "NA"
@@ -36,7 +36,7 @@ DIGESTS = {
 
 @dataclass(frozen=True, eq=False)
 class PublishedSplits:
-    """Published splits: the ids of all images, and splits whose examples are places in that list.
+    """Published splits: the ids of all images, and splits whose examples are positions in that list.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as name:
@@ -100,7 +100,7 @@ class PublishedSplits:
             )
 
 
-def _labels(path: Path, columns: Columns, classes: int) -> npt.NDArray[np.int64]:
+def _labels(path: Path, columns: TextColumns, classes: int) -> npt.NDArray[np.int64]:
     labels = whole_numbers(path, "class", columns["class"])
     if labels.max() >= classes:
         raise DataError(f"{path}: a class is {labels.max()}; with {classes} of them they go from 0 to {classes - 1}")

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from fedquilt.base.errors import DataError, listed
 from fedquilt.data.formats.csv_file import csv_file
 
-Columns = dict[str, list[str]]
+TextColumns = dict[str, list[str]]
 
 
-def read_columns(path: Path, wanted: Sequence[str], optional: Collection[str] = ()) -> Columns:
+def read_columns(path: Path, wanted: Sequence[str], optional: Collection[str] = ()) -> TextColumns:
     """Read some columns of a CSV file whose first line names them; those that are optional may be missing.
 
     >>> import tempfile
@@ -26,7 +26,7 @@ def read_columns(path: Path, wanted: Sequence[str], optional: Collection[str] = 
     """
     with csv_file(path) as (header, lines):
         indices = _indices(path, header, wanted, optional)
-        columns: Columns = {name: [] for name in indices}
+        columns: TextColumns = {name: [] for name in indices}
         for number, row in lines:
             if len(row) < len(header):
                 raise DataError(f"{path}: line {number} has {len(row)} values, the first line {len(header)}")

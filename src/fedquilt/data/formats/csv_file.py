@@ -11,7 +11,7 @@ from typing import Any
 from fedquilt.base.errors import DataError
 from fedquilt.data.formats.packed import text_lines
 
-Lines = Iterator[tuple[int, list[str]]]
+NumberedRows = Iterator[tuple[int, list[str]]]
 """Values with the number of the line that they end on; empty lines are passed over."""
 
 
@@ -20,7 +20,7 @@ NO_ROWS = "has no rows below its first line"
 
 
 @contextmanager
-def csv_file(path: Path, delimiter: str = ",", strict: bool = False) -> Iterator[tuple[list[str], Lines]]:
+def csv_file(path: Path, delimiter: str = ",", strict: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
     """Open a CSV file in UTF-8, and return the names in its first line, and its other lines; there is at least one.
 
     >>> import tempfile
@@ -41,7 +41,7 @@ def csv_file(path: Path, delimiter: str = ",", strict: bool = False) -> Iterator
         raise DataError(f"{path}: is not a CSV file in UTF-8, or cannot be read: {error}") from None
 
 
-def _lines(path: Path, reader: Any) -> Lines:
+def _lines(path: Path, reader: Any) -> NumberedRows:
     found = False
     for row in reader:
         if row:

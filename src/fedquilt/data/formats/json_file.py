@@ -35,7 +35,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(where: str, content: bytes) -> Any:
-    """Return what JSON text holds; a DataError names the place if that is none, or takes too much memory.
+    """Return what JSON text holds; a DataError names the position if that is none, or takes too much memory.
 
     >>> parse_json("a.json", b"[1, 2")
     Traceback (most recent call last):

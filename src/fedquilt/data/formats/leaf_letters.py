@@ -47,7 +47,7 @@ def letters(source: str, texts: list[str], length: int | None = None) -> Numbers
 
 
 def next_letter(data: Data) -> Data:
-    """Make a data set of sequences, of which the last place alone is predicted, of one whose label is that letter."""
+    """Make a data set of sequences, of which the last position alone is predicted, of one whose label is that letter."""
     train, test = (_sequences(split) for split in (data.train, data.test))
     return Data(data.name, train, test, len(LETTERS), prepare=to_indices)
 

@@ -15,7 +15,7 @@ from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data, Split
 from fedquilt.data.fetch.folders import own_file
 from fedquilt.data.formats.class_folders import class_folders
-from fedquilt.data.formats.csv_columns import Columns, read_columns
+from fedquilt.data.formats.csv_columns import TextColumns, read_columns
 from fedquilt.data.formats.image_files import ImageFiles
 from fedquilt.data.formats.images import Ahead, Images, Scale, image_data
 from fedquilt.data.numbered import numbered
@@ -86,7 +86,7 @@ def image_folder(
         if strange := set(read[1][label]).difference(known):
             raise DataError(f"{test}: the label {min(strange)!r} does not occur in {table}")
     home = _common(homes, read, path)
-    columns: Columns = {name: [value for part in read for value in part[name]] for name in read[0]}
+    columns: TextColumns = {name: [value for part in read for value in part[name]] for name in read[0]}
     for name in (path, label, client):
         if "" in columns.get(name, []):
             raise DataError(f"{table}: column {name!r} is empty for image {columns[name].index('') + 1}")
@@ -118,7 +118,7 @@ def _folder(path: Path) -> Path:
     return found
 
 
-def _common(homes: list[Path], read: list[Columns], path: str) -> Path:
+def _common(homes: list[Path], read: list[TextColumns], path: str) -> Path:
     """Return the folder where the paths of all images begin; if it is not that of the first, paths get longer."""
     if len(homes) == 1:
         return homes[0]
@@ -146,7 +146,7 @@ def _owners(clients: list[str], train: npt.NDArray[np.int64]) -> npt.NDArray[np.
     return numbered(clients, first=numbered([clients[row] for row in train])[1])[0]
 
 
-def _coordinates(table: Path, columns: Columns, latitude: str, longitude: str) -> npt.NDArray[np.float64] | None:
+def _coordinates(table: Path, columns: TextColumns, latitude: str, longitude: str) -> npt.NDArray[np.float64] | None:
     given = [name for name in (latitude, longitude) if name in columns]
     if not given:
         return None
@@ -155,7 +155,7 @@ def _coordinates(table: Path, columns: Columns, latitude: str, longitude: str) -
     return np.stack([_degrees(table, columns, latitude, 90.0), _degrees(table, columns, longitude, 180.0)], axis=1)
 
 
-def _degrees(table: Path, columns: Columns, name: str, most: float) -> npt.NDArray[np.float64]:
+def _degrees(table: Path, columns: TextColumns, name: str, most: float) -> npt.NDArray[np.float64]:
     """Read degrees; where nothing is given, the coordinates are not known."""
     found = np.empty(len(columns[name]))
     for row, text in enumerate(columns[name]):

@@ -26,7 +26,7 @@ from fedquilt.data.formats.image_files import ImageFiles
 from fedquilt.data.formats.images import Ahead, Images, Scale, image_data
 from fedquilt.data.sets.inaturalist_raw import WANTED, read_raw
 
-SplitName = Literal["user_120k", "geo_100", "geo_300", "geo_1k", "geo_3k", "geo_10k", "geo_30k"]
+PublishedSplit = Literal["user_120k", "geo_100", "geo_300", "geo_1k", "geo_3k", "geo_10k", "geo_30k"]
 
 CLASSES = 1203
 IMAGES = "train_val_images"
@@ -44,7 +44,7 @@ IMAGE_SOURCE = (
 
 @datasets.register
 def inaturalist(
-    split: SplitName = "user_120k",
+    split: PublishedSplit = "user_120k",
     source: Literal["published", "raw"] = "published",
     size: Size = 299,
     examples: Count = 100,
@@ -113,7 +113,7 @@ def _wanted(split: str) -> tuple[Wanted, Wanted]:
 
 by_hand(
     "inaturalist",
-    *(wanted for split in get_args(SplitName) for wanted in _wanted(split)),
+    *(wanted for split in get_args(PublishedSplit) for wanted in _wanted(split)),
     *WANTED,
     Wanted((f"inaturalist/{IMAGES}",), IMAGE_SOURCE),
 )

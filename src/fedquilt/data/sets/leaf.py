@@ -39,7 +39,7 @@ def leaf(
     `folder` has folders `train` and `test`, or `all_data`, of which `test_fraction` of every user's examples are then
     held out, chosen by `seed`. It is looked for as named, beside the spec, and in the data folders. `shape` is that of an
     example, where it is to be another than in the files: `[1, 28, 28]` for FEMNIST. Examples are numbers, or, as for
-    Shakespeare, texts of one length whose labels are the letters that come next: 80 classes, predicted at the last place.
+    Shakespeare, texts of one length whose labels are the next letters: 80 classes, predicted at the last position.
 
     >>> import json, tempfile
     >>> one = {"users": ["mia"], "num_samples": [2], "user_data": {"mia": {"x": [[1, 2], [3, 4]], "y": [0, 1]}}}

@@ -58,7 +58,7 @@ class Posts(NamedTuple):
     distinct: int
 
     def ordered(self, order: Indices) -> tuple[Indices, Indices, Indices]:
-        """Return authors, sizes and places of the first words of some posts."""
+        """Return authors, sizes and positions of the first words of some posts."""
         firsts = np.cumsum(self.sizes) - self.sizes
         return self.authors[order], self.sizes[order], firsts[order]
 
@@ -83,7 +83,7 @@ def posts(
     - `author`, `text`: the names of the two columns.
     - `vocabulary`: symbols, for the model's key of that name: the most frequent words, and two besides.
     - `words`: at most so many words of a training author, the first ones.
-    - `unroll`: places of an example.
+    - `unroll`: positions of an example.
     - `test_fraction`: share of the authors that are tested, drawn by `seed`; at least one.
 
     >>> data = posts(Path("posts.jsonl"))  # doctest: +SKIP

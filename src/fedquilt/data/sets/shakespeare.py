@@ -86,7 +86,7 @@ def shakespeare(unroll: Size = 80, least_lines: Annotated[int, Field(ge=2)] = 3,
     With 258 symbols: bytes, the beginning and the end of a line. The clients' own numbers go with the examples, for
     training and testing alike; for the paper's balanced version, deal the same lines out with `iid` and 1,145 clients.
 
-    - `unroll`: places of an example; shorter lines are padded, and longer ones, of which there is one, cut into pieces.
+    - `unroll`: positions of an example; shorter lines are padded, and longer ones, of which there is one, cut into pieces.
     - `least_lines`: roles with fewer are left out; 3 is what makes the published counts, though the paper says two.
     - `check`: refuse another edition of the text than that which these counts are of.
 

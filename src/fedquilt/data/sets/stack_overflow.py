@@ -55,7 +55,7 @@ def stack_overflow(
     symbols. An example takes 4 bytes per position: all that the defaults allow takes several gigabytes.
 
     - `vocabulary`: words, the most frequent ones.
-    - `unroll`: places of an example, which is a sentence; longer ones are cut off.
+    - `unroll`: positions of an example, which is a sentence; longer ones are cut off.
     - `clients`: so many authors, drawn by `seed`; unset: all.
     - `sentences`: at most so many of an author, the first ones.
     - `test_sentences`: at most so many, of authors drawn by `seed`.

@@ -16,7 +16,7 @@ from fedquilt.base.registry import datasets
 from fedquilt.data.columns import Classes, Columns, Roles, Values, data_of_columns
 from fedquilt.data.data import Data
 from fedquilt.data.fetch.folders import own_file
-from fedquilt.data.formats.csv_file import Lines, csv_file
+from fedquilt.data.formats.csv_file import NumberedRows, csv_file
 from fedquilt.data.formats.parquet_file import parquet_file, text_size
 from fedquilt.data.stratified import TestFraction
 
@@ -100,7 +100,7 @@ def _read_csv(path: Path, roles: Roles, delimiter: str) -> Columns:
     return _checked(Columns(str(path), values[:, : len(inputs)], columns, coordinates, np.concatenate(ends)), roles)
 
 
-def _blocks(path: Path, lines: Lines, columns: int) -> Iterator[list[tuple[int, list[str]]]]:
+def _blocks(path: Path, lines: NumberedRows, columns: int) -> Iterator[list[tuple[int, list[str]]]]:
     """Yield rows with their line numbers, many at a time."""
     block: list[tuple[int, list[str]]] = []
     for line, row in lines:

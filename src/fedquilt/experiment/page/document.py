@@ -22,7 +22,7 @@ POLICY = (
 )
 """What a browser lets the page do. Vega compiles its expressions, hence eval; nothing is loaded from anywhere."""
 
-KINDS = {".md": "Markdown", ".csv": "CSV", ".tex": "LaTeX"}
+FORMATS = {".md": "Markdown", ".csv": "CSV", ".tex": "LaTeX"}
 
 FOLDED = 24
 """Rows of a table that are shown at once; a longer one opens by a click."""
@@ -83,7 +83,7 @@ def _part(part: Part, number: int, level: int, figures: dict[str, Any]) -> str:
         f'<p class="lead">{_text(part.lead)}</p>' if part.lead else "",
         shaped_html(part.result) if part.result is not None else "",
         f'<p class="fact">{_text(" ".join(part.facts))}</p>' if part.facts else "",
-        _copies({KINDS[Path(name).suffix]: text for name, text in part.files.items()}) if part.files else "",
+        _copies({FORMATS[Path(name).suffix]: text for name, text in part.files.items()}) if part.files else "",
     ]
     before = [] if part.result is not None else [_table(table, level + 1) for table in part.tables]
     pieces += before

@@ -16,7 +16,7 @@ from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.hyper_parameters import figure_of_hyper_parameters
 from fedquilt.experiment.page.model_figures import model_figures
-from fedquilt.experiment.page.part import Detail, Group, Part, detail_of, machine, run_figures
+from fedquilt.experiment.page.part import Detail, Part, RunGroup, detail_of, machine, run_figures
 from fedquilt.experiment.page.shaped import AGREES, agreement
 from fedquilt.experiment.page.skewness import Reached, figure_of_skew
 from fedquilt.experiment.page.source import EXPERIMENT, Reader, Seen
@@ -107,12 +107,12 @@ def name_of(experiment: Experiment, cell: Sequence[str]) -> str:
     return ", ".join(pieces) or experiment.title
 
 
-def _groups(study: Study) -> list[Group]:
+def _groups(study: Study) -> list[RunGroup]:
     """Return the runs that each cell shows, those of the first metric."""
     first = study.experiment.metric.label
     shown = [cell for cell in study.cells if cell.metric.label == first]
     return [
-        Group(
+        RunGroup(
             name_of(study.experiment, cell.key), tuple(study.runs[t.name] for t in cell.trials if t.name in study.runs)
         )
         for cell in shown

@@ -51,7 +51,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs that are repeats of each other, under one name."""
 
     name: str
@@ -63,7 +63,7 @@ class Group:
         return [run.found for run in self.runs if run.found is not None]
 
 
-def run_figures(groups: Sequence[Group], target: float | None = None) -> list[Figure]:
+def run_figures(groups: Sequence[RunGroup], target: float | None = None) -> list[Figure]:
     """Draw all that the runs allow: curves, who holds what, how clients fare, what it cost."""
     lines = [Line(group.name, tuple(found.history for found in group.found)) for group in groups if group.found]
     figures = [figure_of_curves(lines, target)]
@@ -81,7 +81,7 @@ def run_figures(groups: Sequence[Group], target: float | None = None) -> list[Fi
     return [figure for figure in figures if figure.charts]
 
 
-def populations_of(groups: Sequence[Group], most: int = 12) -> dict[str, Holdings]:
+def populations_of(groups: Sequence[RunGroup], most: int = 12) -> dict[str, Holdings]:
     """Return the populations that the runs were trained on, each once, named for what they differ in."""
     found: dict[str, tuple[Holdings, str, dict[str, Any]]] = {}
     for group in groups:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedquilt.base.text import counted, figure, percent
 from fedquilt.experiment.contents import Contents
-from fedquilt.experiment.page.part import Group, Part, detail_of, run_figures
+from fedquilt.experiment.page.part import Part, RunGroup, detail_of, run_figures
 from fedquilt.experiment.page.skewness import Reached, figure_of_skew
 from fedquilt.experiment.page.source import Seen, labels_of
 from fedquilt.experiment.page.table import TextTable
@@ -38,7 +38,7 @@ def part_of_runs(runs: Sequence[Seen], target: float | None) -> tuple[Part, floa
     goal = target if target is not None else round(0.95 * best, 3) or None
     rows = tuple(_row(name, run, goal) for name, run in zip(names, runs, strict=True))
     table = TextTable("runs", "Runs", HEADER, rows, f"Target accuracy: {percent(goal)}.")
-    groups = [Group(name, (run,)) for name, run in zip(names, runs, strict=True)]
+    groups = [RunGroup(name, (run,)) for name, run in zip(names, runs, strict=True)]
     figures = run_figures(groups, goal)
     skewed = _skew(groups)
     if skewed is not None:
@@ -123,7 +123,7 @@ def _lead(names: Sequence[str], runs: Sequence[Seen]) -> str:
     return f"{far} None has been evaluated yet."
 
 
-def _skew(groups: Sequence[Group]) -> Any:
+def _skew(groups: Sequence[RunGroup]) -> Any:
     """Draw the best accuracies over the EMD of the populations, if there are several."""
     points = []
     for group in groups:
