@@ -81,7 +81,10 @@ BROKEN = {
     "objects": ({"indices": np.array([{}] * 30, dtype=object)}, "indices.npy does not match its header"),
     "noise for others": ({"noise": np.zeros(7, dtype=np.float32)}, "noise must be one number of 0 or more for each"),
     "no description": ({"about": np.zeros(3, dtype=np.uint8)}, "it is not marked"),
-    "something else": ({"weights": np.zeros(3)}, r"expected the arrays about\.npy, .*, found weights\.npy"),
+    "something else": (
+        {"weights": np.zeros(3)},
+        r"expected the arrays about\.npy, .*, found about\.npy, .*, weights\.npy",
+    ),
 }
 
 
@@ -96,7 +99,7 @@ def test_cut_off_or_no_archive(file: Path) -> None:
     whole = file.read_bytes()
     for data in (whole[:200], b"", b"not an archive"):
         file.write_bytes(data)
-        with pytest.raises(DataError, match="is not a partition, or is damaged"):
+        with pytest.raises(DataError, match="is not a partition file, or is damaged"):
             fedquilt.stored(file, LABELS)
 
 

@@ -22,7 +22,7 @@ def describe(value: Any) -> str:
 
     >>> from fedquilt.algorithm.parts.selection import Uniform
     >>> describe(partial(print, Uniform(0.1)))
-    'builtins.print(Uniform(fraction=0.1))'
+    'builtins.print(Uniform(fraction=0.1, cohort=None))'
     """
     return _text(value, {})
 

@@ -197,7 +197,7 @@ def test_two_sweeps_of_one_folder(tmp_path: Path) -> None:
 
 def test_the_process_that_trials_come_from_may_die(tmp_path: Path) -> None:
     """Trials notice it, and are gone on with from another one."""
-    killed = []
+    killed: list[Any] = []
 
     class Killing:
         def show(self, board: Any) -> None:
