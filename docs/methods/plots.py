@@ -34,7 +34,7 @@ RESULTS = ROOT / "docs" / "methods" / "results.json"
 SEEDS = (1, 2, 3)
 LAST = 10
 MEASURES = {"accuracy": "test accuracy (%)", "per_client_accuracy": "per-client accuracy (%)"}
-HEADER = "| run | accuracy % | seeds | MB up a round | MB down a round |"
+HEADER = "| run | accuracy % | seeds | MB up per round | MB down per round |"
 
 Tables = dict[str, Any]
 

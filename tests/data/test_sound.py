@@ -55,7 +55,7 @@ def test_places_that_do_not_count_are_no_labels() -> None:
 
 def test_a_population_without_examples() -> None:
     data = Data("mine", FULL, FULL, classes=2)
-    with pytest.raises(FedquiltError, match="the partition gives nobody an example to train on"):
+    with pytest.raises(FedquiltError, match="the partition gives no client an example to train on"):
         fedquilt.train(nn.Linear(2, 2), data, Partition.of([[], []]), fedquilt.fed_avg(), rounds=1)
 
 

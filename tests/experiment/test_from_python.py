@@ -72,7 +72,7 @@ def test_what_evaluation_needs_is_said(kept, blobs, smooth, command):
     with pytest.raises(RunError, match="holds a model of other layers or shapes"):
         fedquilt.evaluate(folder, data=blobs, model=nn.Linear(8, 3))
     command("run", "spec.toml", "--out", "other")
-    with pytest.raises(SpecError, match="describes its model; leave it out"):
+    with pytest.raises(SpecError, match="describes its model; do not pass another"):
         fedquilt.evaluate("other", model=smooth)
 
 

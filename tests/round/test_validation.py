@@ -137,4 +137,4 @@ def test_on_the_command_line(command):
         "the run holds no examples out ([run] validation or folds)"
         in command("evaluate", "plain", "--split", "validation").err
     )
-    assert "leave other data out" in command("evaluate", "out", "--split", "validation", "--data", "digits").err
+    assert "do not pass other data with it" in command("evaluate", "out", "--split", "validation", "--data", "digits").err

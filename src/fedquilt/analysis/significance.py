@@ -38,9 +38,9 @@ def t_test(first: Sequence[float], second: Sequence[float], kind: TTestKind = "p
     """
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if len(a) < 2 or len(b) < 2:
-        raise ValueError("a t-test needs at least two values of each")
+        raise ValueError("a t-test needs at least two values in each sample")
     if kind == "paired" and len(a) != len(b):
-        raise ValueError(f"a paired t-test needs as many values of each, got {len(a)} and {len(b)}")
+        raise ValueError(f"a paired t-test needs equally many values in both samples, got {len(a)} and {len(b)}")
     if _unvarying(
         *((a - b,) if kind == "paired" else (a, b))
     ):  # SciPy warns of it, and divides by nothing but rounding

@@ -82,7 +82,7 @@ def evaluate(
         path, state, about = stored(folder, checkpoint, which)
         return _measured(folder, _loaded(federation, path, about), state, split)
     if model is not None:
-        raise SpecError(f"model: the run folder {folder.path} describes its model; leave it out")
+        raise SpecError(f"model: the run folder {folder.path} describes its model; do not pass another")
     spec = spec_of(folder, found)
     path, state, about = stored(folder, checkpoint, which)
     federation = _loaded(build(spec)[0], path, about)
@@ -153,7 +153,7 @@ def _measured(folder: RunFolder, federation: Federation, state: RunState, split:
 def _require_validation(federation: Federation, other: bool) -> None:
     """Refuse to evaluate on what is held out where nothing is."""
     if other:
-        raise SpecError('split: "validation" is held out of the run\'s own data; leave other data out')
+        raise SpecError('split: "validation" is part of the run\'s own data; do not pass other data with it')
     if not len(federation.validation_rows):
         raise SpecError('split: the run holds no examples out ([run] validation or folds); use "test" or "train"')
 
@@ -188,7 +188,7 @@ def _numbered_as(run: Data, data: Data, names: tuple[str, ...], split: SplitName
         )
         raise SpecError(
             f"data: {data.name}: labels are {listed([repr(visible(name, 40)) for name in other], 3)}, but the classes that "
-            f"the run's model was trained on, those of {run.name}, are {classes}: write the labels so"
+            f"the run's model was trained on, those of {run.name}, are {classes}: use these names for the labels"
         )
     table = torch.tensor([known.get(name, IGNORED) for name in named])
     train, test = (replace(part, y=table[whole(part.y)]) for part in (data.train, data.test))

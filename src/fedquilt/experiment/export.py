@@ -106,7 +106,7 @@ def stored(
         raise RunError(f"which: must be 'last' or 'best', got {which!r}")
     if which == "best":
         if file is not None:
-            raise RunError(f'{file}: a checkpoint is given, and the "best" is asked for as well: give one of them')
+            raise RunError(f'{file}: a checkpoint is given, and the "best" is asked for as well: choose one of them')
         best = folder.best()
         if best is None:
             raise RunError(f'{folder.path}: no best model is kept; a run with [run] keep = "best" keeps it')

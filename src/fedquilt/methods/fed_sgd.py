@@ -18,7 +18,7 @@ from fedquilt.methods.fed_avg import fed_avg
 def fed_sgd(
     lr: Rate = 0.1, fraction: Fraction | None = None, weight_decay: NonNegative = 0.0, cohort: Size | None = None
 ) -> Algorithm:
-    """One gradient on all of a client's data a round: FedAvg with E = 1, B = ∞ (McMahan 2017).
+    """One gradient per round on all of a client's data: FedAvg with E = 1, B = ∞ (McMahan 2017).
 
     `fraction` or `cohort` says how many clients take part in a round, as in `fed_avg`.
 

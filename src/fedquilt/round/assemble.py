@@ -42,7 +42,7 @@ def divided(
     """Divide a data set up as partition and method ask for it."""
     _require_rows(data, given, "training", len(data.train))
     if not len(given.indices):
-        raise FedquiltError("the partition gives nobody an example to train on")
+        raise FedquiltError("the partition gives no client an example to train on")
     partition, validation_rows = given, no_rows()
     if validation is not None:
         with naming_part("run"):

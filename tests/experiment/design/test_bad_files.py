@@ -65,11 +65,11 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "zipped lists of different lengths": (
         {"zip": {"size": {"partition.clients": [10, 20], "method.fraction": [0.5]}}},
-        '[zip.size]: these keys change together, and need as many values each: "partition.clients" has 2',
+        '[zip.size]: these keys change together, and need equally many values: "partition.clients" has 2',
     ),
     "repeats of different lengths": (
         {"repeat": {"run.seed": [1, 2], "partition.seed": [1]}},
-        '[repeat]: these keys change together, and need as many values each: "run.seed" has 2, "partition.seed" has 1',
+        '[repeat]: these keys change together, and need equally many values: "run.seed" has 2, "partition.seed" has 1',
     ),
     "too many": (
         {"grid": {"run.seed": list(range(1000)), "method.lr": [0.001 * (1 + x) for x in range(1000)]}},

@@ -103,5 +103,5 @@ class PublishedSplits:
 def _labels(path: Path, columns: TextColumns, classes: int) -> npt.NDArray[np.int64]:
     labels = whole_numbers(path, "class", columns["class"])
     if labels.max() >= classes:
-        raise DataError(f"{path}: a class is {labels.max()}; with {classes} of them they go from 0 to {classes - 1}")
+        raise DataError(f"{path}: a class is {labels.max()}; with {classes} classes they go from 0 to {classes - 1}")
     return labels

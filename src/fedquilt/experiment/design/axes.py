@@ -112,7 +112,7 @@ def require_same_length(content: Mapping[str, list[Any]], where: str) -> None:
     """Refuse lists that are to change together and are not equally long."""
     if len({len(values) for values in content.values()}) > 1:
         counts = ", ".join(f'"{key}" has {len(values)}' for key, values in content.items())
-        raise SpecError(f"{where}: these keys change together, and need as many values each: {counts}")
+        raise SpecError(f"{where}: these keys change together, and need equally many values: {counts}")
 
 
 def _require_once(axes: list[Axis], varied: Mapping[str, Any], source: str) -> None:
