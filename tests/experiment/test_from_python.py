@@ -69,7 +69,7 @@ def test_what_evaluation_needs_is_said(kept, blobs, smooth, command):
     assert (
         "is a run from Python, and its data and model are in no file: give them, as in fedquilt.evaluate(" in answer.err
     )
-    with pytest.raises(RunError, match="holds a model of other layers or shapes"):
+    with pytest.raises(RunError, match="holds a model with other layers or shapes"):
         fedquilt.evaluate(folder, data=blobs, model=nn.Linear(8, 3))
     command("run", "spec.toml", "--out", "other")
     with pytest.raises(SpecError, match="describes its model; do not pass another"):

@@ -113,7 +113,7 @@ def test_it_is_null_where_the_round_is_not_evaluated(blobs, unbalanced, smooth):
         ({"folds": 3}, "folds = 3: which one is held out? Say it with fold, from 0 to 2"),
         ({"fold": 1}, "fold = 1: of how many? Say it with folds"),
         ({"folds": 3, "fold": 3}, "fold: must be below folds = 3"),
-        ({"validation": 1e-6}, "validation = 1e-06: holds out no example of the 240 that clients have"),
+        ({"validation": 1e-6}, "validation = 1e-06: holds out none of the 240 examples that clients have"),
     ],
 )
 def test_mistakes_are_answered_in_words(options, message, blobs, unbalanced, smooth):
