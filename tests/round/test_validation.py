@@ -137,4 +137,6 @@ def test_on_the_command_line(command):
         "the run holds no examples out ([run] validation or folds)"
         in command("evaluate", "plain", "--split", "validation").err
     )
-    assert "do not pass other data with it" in command("evaluate", "out", "--split", "validation", "--data", "digits").err
+    assert (
+        "do not pass other data with it" in command("evaluate", "out", "--split", "validation", "--data", "digits").err
+    )
