@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 
 OTHERS = [
     "Data",
+    "Experiment",
     "FedquiltError",
     "History",
     "Inspection",
@@ -33,6 +34,7 @@ OTHERS = [
     "evaluate",
     "export",
     "inspect_partition",
+    "load_experiment",
     "load_spec",
     "load_weights",
     "no_import",

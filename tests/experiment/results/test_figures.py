@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from fedquilt import evaluate, run
+from fedquilt import evaluate
 from fedquilt.analysis.feature_map import principal_plane
 from fedquilt.base.errors import SpecError
 from fedquilt.experiment.design.experiment import Experiment, load_experiment
 from fedquilt.experiment.results.figures import figures_of
 from tests.experiment.design.test_design import DIGITS
+from tests.experiment.results.real_runs import ran_in
 
 TABLES: dict[str, Any] = DIGITS | {
     "engine": {"name": "inline"},
@@ -39,10 +40,7 @@ TABLES: dict[str, Any] = DIGITS | {
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Experiment, Path]:
-    folder, experiment = tmp_path_factory.mktemp("experiment"), load_experiment(TABLES)
-    for trial in experiment.trials:
-        run(trial.spec, out=folder / trial.name)
-    return experiment, folder
+    return ran_in(tmp_path_factory.mktemp("experiment"), TABLES)
 
 
 def test_the_loss_between_two_models(ran: tuple[Experiment, Path]) -> None:

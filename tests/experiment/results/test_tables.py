@@ -110,3 +110,13 @@ def test_csv_has_a_line_a_cell_with_all_digits() -> None:
     assert float(rows[0]["published"]) == pytest.approx(0.8429)
     assert rows[5]["published"] == ""
     assert {row["best"] for row in rows} == {"True", "False"}
+
+
+def test_pandas_has_the_same_rows() -> None:
+    pandas = pytest.importorskip("pandas")
+    experiment, cells = wei()
+    frame = table_of(experiment, cells).to_pandas()
+    expected = pandas.read_csv(io.StringIO(to_csv(experiment, cells)))
+    assert frame.columns.tolist() == expected.columns.tolist()
+    assert frame.value.tolist() == [cell.value for cell in cells]
+    assert frame.pivot(index="data", columns="method", values="value").loc["digits", "FedAvg"] == cells[0].value

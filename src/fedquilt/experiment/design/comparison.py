@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedquilt.base.arguments import ArgumentError, check
 from fedquilt.base.errors import SpecError
-from fedquilt.base.text import joined, short
 from fedquilt.experiment.design.axes import Axis
+from fedquilt.experiment.design.checked import checked_table
 from fedquilt.experiment.design.conditions import axis_number
 
 
@@ -44,12 +43,7 @@ def read_significance(table: object, axes: Sequence[Axis], repeats: int, source:
     if table is None:
         methods = [axis for axis in axes if axis.name == "method" and len(axis.cases) > 1]
         return Significance(("method",)) if methods and repeats > 1 else None
-    if not isinstance(table, dict):
-        raise SpecError(f"{where}: must be a table, got {short(table)}")
-    try:
-        found = check(_options, table)
-    except ArgumentError as error:
-        raise SpecError(joined([f"{where} {each.key}: {each.message}" for each in error.problems])) from None
+    found = checked_table(_options, table, where)
     if repeats < 2:
         raise SpecError(f'{where}: a test needs at least two repeats; write [repeat] "run.seed" = [1, 2, 3]')
     names = [found["across"]] if isinstance(found["across"], str) else found["across"]

@@ -21,10 +21,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedquilt.base.arguments import ArgumentError, Count, check
+from fedquilt.base.arguments import Count
 from fedquilt.base.errors import SpecError, nearest
-from fedquilt.base.text import joined, short
+from fedquilt.base.text import short
 from fedquilt.experiment.design.axes import Axis
+from fedquilt.experiment.design.checked import checked_table
 from fedquilt.experiment.design.conditions import axis_number, case_of
 
 NAMES = ("interpolation", "features", "population")
@@ -88,10 +89,7 @@ def read_figures(
 def _figure(
     table: Mapping[str, Any], axes: Sequence[Axis], cells: Sequence[tuple[str, ...]], where: str
 ) -> FigureRequest:
-    try:
-        found = check(_options, table)
-    except ArgumentError as error:
-        raise SpecError(joined([f"{where} {each.key}: {each.message}" for each in error.problems])) from None
+    found = checked_table(_options, table, where)
     name = found["name"]
     if name not in NAMES:
         raise SpecError(f"{where} name: there is no figure {short(name)}; {nearest(name, NAMES)}")

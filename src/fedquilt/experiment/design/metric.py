@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from fedquilt.base.arguments import ArgumentError, Count, NonNegative, Positive, check
+from fedquilt.base.arguments import Count, NonNegative, Positive
 from fedquilt.base.errors import SpecError, nearest
-from fedquilt.base.text import joined, short
+from fedquilt.base.text import short
+from fedquilt.experiment.design.checked import checked_table
 from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.toml import Table
 
@@ -143,10 +144,7 @@ def _read(table: Table, where: str) -> list[CellMetric]:
 
 
 def _one(table: Table, where: str) -> CellMetric:
-    try:
-        found = check(_options, table)
-    except ArgumentError as error:
-        raise SpecError(joined([f"{where} {each.key}: {each.message}" for each in error.problems])) from None
+    found = checked_table(_options, table, where)
     name, target = found["name"], found["target"]
     if name not in NAMES:
         raise SpecError(f"{where} name: there is no metric {short(name)}; {nearest(name, NAMES)}")

@@ -19,9 +19,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fedquilt.base.arguments import ArgumentError, Count, Finite, Seed, check
+from fedquilt.base.arguments import Count, Finite, Seed
 from fedquilt.base.errors import SpecError
-from fedquilt.base.text import joined, short
+from fedquilt.base.text import short, visible
+from fedquilt.experiment.design.checked import checked_table
 from fedquilt.experiment.design.keys import lists
 
 EDGE = 0.02
@@ -81,19 +82,23 @@ def read_search(table: object, source: str) -> Search | None:
     dotted = next((key for key, value in table.items() if "." in key or isinstance(value, dict | list)), None)
     if dotted is not None:
         raise SpecError(f"{where} {dotted}: values to search are written in [tune]; here is only how: trials, seed, …")
-    return Search(**_checked(Search, table, where))
+    return Search(**checked_table(Search, table, where))
 
 
-def tuned_values(table: Mapping[str, Any], where: str) -> dict[str, Values]:
+def tuned_values(table: object, where: str) -> dict[str, Values]:
     """Check what is tuned over: lists of values, and ranges.
 
     >>> tuned_values({"method.batch": [10, 50], "method": {"lr": {"low": 0.1, "high": 1.0}}}, "[tune]")
     {'method.batch': [10, 50], 'method.lr': Range(low=0.1, high=1.0, log=False)}
     """
+    if not isinstance(table, Mapping):
+        raise SpecError(f"{where}: must be a table of lists, got {short(table)}")
     found: dict[str, Values] = {}
     for name, value in table.items():
         nested = isinstance(value, dict) and "." not in name
         for key, each in {f"{name}.{key}": each for key, each in value.items()}.items() if nested else [(name, value)]:
+            if key in found:
+                raise SpecError(f'{where} "{visible(key, 80)}": is given twice')
             if isinstance(each, dict):
                 lists({key: [0]}, where)  # what it says of the key holds of ranges too
                 found[key] = _range(each, f'{where} "{key}"')
@@ -103,7 +108,7 @@ def tuned_values(table: Mapping[str, Any], where: str) -> dict[str, Values]:
 
 
 def _range(table: Mapping[str, Any], where: str) -> Range:
-    found = Range(**_checked(_ends, table, where))
+    found = Range(**checked_table(_ends, table, where))
     if found.low >= found.high:
         raise SpecError(f"{where}: low must be below high, got {short(dict(table))}")
     if found.log and found.low <= 0:
@@ -113,10 +118,3 @@ def _range(table: Mapping[str, Any], where: str) -> Range:
 
 def _ends(low: int | Finite, high: int | Finite, log: bool = False) -> None:
     """Name the keys of a range."""
-
-
-def _checked(function: Any, table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    try:
-        return check(function, dict(table))
-    except ArgumentError as error:
-        raise SpecError(joined([f"{where} {each.key}: {each.message}" for each in error.problems])) from None

@@ -166,8 +166,11 @@ def _problem(choice: Choice, outcomes: Sequence[Outcome], found: Sequence[Measur
     bad += [each.problem for each in found if each.problem is not None]
     if bad:
         return "; ".join([*bad[:3], *([f"and {len(bad) - 3} more"] if bad[3:] else [])])
-    waiting = sum(not outcome.ended for outcome in outcomes)
-    return f"{counted(waiting, 'trial')} of {len(outcomes)} not finished" if waiting else None
+    lacking = [outcome for outcome in outcomes if not outcome.ended]
+    if not lacking:
+        return None
+    broken = [f"; {each.trial.name}: {each.problem}" for each in lacking if each.state in ("failed", "unusable")]
+    return f"{len(lacking)} of {counted(len(outcomes), 'trial')} without a result{''.join(broken[:1])}"
 
 
 def _reference(

@@ -4,46 +4,49 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.results.cells import Cell
 
-COLUMNS = (
-    "shows", "value", "std", "repeats", "not_reached", "ratio", "published", "published_std", "published_not_reached",
-    "difference", "source", "best", "not_significantly_worse", "tuned", "at_edge", "problem",
-)  # fmt: skip
+
+def records_of(axes: Sequence[str], cells: Iterable[Cell]) -> list[dict[str, Any]]:
+    """Return what there is to say of each cell, by name: its case on every axis, our value and the published one."""
+    return [dict(zip(axes, cell.key, strict=True)) | _record(cell) for cell in cells]
+
+
+def _record(cell: Cell) -> dict[str, Any]:
+    theirs = cell.published
+    return {
+        "shows": cell.metric.label,
+        "value": cell.value,
+        "std": cell.std,
+        "repeats": len(cell.values),
+        "not_reached": cell.beyond,
+        "ratio": cell.ratio,
+        "published": None if theirs is None else theirs.value,
+        "published_std": None if theirs is None else theirs.std,
+        "published_not_reached": None if theirs is None else theirs.beyond,
+        "difference": cell.difference,
+        "source": None if theirs is None else theirs.source,
+        "best": cell.best,
+        "not_significantly_worse": cell.marked,
+        "tuned": label(cell.chosen) if cell.chosen else "",
+        "at_edge": " ".join(cell.at_edge),
+        "problem": cell.problem or "",
+    }
 
 
 def to_csv(experiment: Experiment, cells: Sequence[Cell]) -> str:
     """Write the cells, one a line, with all digits; accuracies are shares, and nothing stands where nothing is known."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*experiment.key_axes, *COLUMNS])
-    for cell in cells:
-        theirs = cell.published
-        writer.writerow(
-            [
-                *map(_safe, cell.key),
-                cell.metric.label,
-                cell.value,
-                cell.std,
-                len(cell.values),
-                cell.beyond,
-                cell.ratio,
-                None if theirs is None else theirs.value,
-                None if theirs is None else theirs.std,
-                None if theirs is None else theirs.beyond,
-                cell.difference,
-                None if theirs is None else _safe(theirs.source),
-                cell.best,
-                cell.marked,
-                _safe(label(cell.chosen) if cell.chosen else ""),
-                " ".join(cell.at_edge),
-                _safe(cell.problem or ""),
-            ]
-        )
+    records = records_of(experiment.key_axes, cells)
+    writer = csv.DictWriter(out, list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        writer.writerow({key: _safe(value) if isinstance(value, str) else value for key, value in record.items()})
     return out.getvalue()
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from fedquilt.experiment.results.cells import Cell
-from fedquilt.experiment.results.table import ResultTable
+from fedquilt.experiment.results.table import ResultTable, heading
 from fedquilt.experiment.results.written import difference, ours, published
 
 _SPECIAL = {
@@ -70,12 +70,11 @@ def _headings(table: ResultTable, widths: Sequence[int]) -> list[str]:
     for level, axis in enumerate(table.column_axes):
         last = level == len(table.column_axes) - 1 and not any(table.compares)
         words = [escaped(name) for name in table.row_axes] if last else [""] * heads
-        if not last and heads:
-            words[-1] = rf"\emph{{{escaped(axis)}}}"
         rules, start = [], heads + 1
         for case, group in itertools.groupby(enumerate(table.columns), key=lambda each: each[1][: level + 1]):
             width = sum(widths[number] for number, _ in group)
-            words.append(escaped(case[-1]) if width == 1 else rf"\multicolumn{{{width}}}{{c}}{{{escaped(case[-1])}}}")
+            name = escaped(heading(axis, case[-1]))
+            words.append(name if width == 1 else rf"\multicolumn{{{width}}}{{c}}{{{name}}}")
             if width > 1:
                 rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
             start += width

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedquilt.experiment.results.cells import Cell
-from fedquilt.experiment.results.table import ResultTable
+from fedquilt.experiment.results.table import ResultTable, heading
 from fedquilt.experiment.results.written import difference, ours, published
 
 
@@ -11,7 +11,7 @@ def to_markdown(table: ResultTable) -> str:
     """Write a table as Markdown: ours, and beside it what was published and the difference."""
     heads = [*table.row_axes]
     for column, compares in zip(table.columns, table.compares, strict=True):
-        name = ", ".join(column) or "ours"
+        name = ", ".join(heading(axis, case) for axis, case in zip(table.column_axes, column, strict=True)) or "ours"
         heads += [name, *(["published", "difference"] if compares else [])]
     lines = [f"**{_plain(table.title)}**", ""]
     lines += [table.caption, ""] if table.caption else []

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from fedquilt.base.errors import listed
+from fedquilt.base.errors import MissingExtraError, listed
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.design.metric import METRIC_AXIS
+from fedquilt.experiment.design.scale import FULL
 from fedquilt.experiment.design.tuning import Tuning
 from fedquilt.experiment.results.cells import Cell
+from fedquilt.experiment.results.csv_table import records_of
 from fedquilt.experiment.results.written import unit_of
 
 AT_EDGE = "The best value is at the edge of those tried"
@@ -26,6 +29,7 @@ class ResultTable:
 
     title: str
     caption: str | None
+    axes: tuple[str, ...]
     row_axes: tuple[str, ...]
     column_axes: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -33,6 +37,29 @@ class ResultTable:
     cells: tuple[tuple[Cell | None, ...], ...]
     compares: tuple[bool, ...]
     notes: tuple[str, ...]
+
+    def to_pandas(self) -> Any:
+        """Return the cells as a pandas DataFrame, a row a cell: its case on every axis, our value, the published one."""
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtraError("to_pandas()", "pandas") from None
+        return pandas.DataFrame(
+            records_of(self.axes, [cell for line in self.cells for cell in line if cell is not None])
+        )
+
+
+def heading(axis: str, case: str) -> str:
+    """Write a case as the heading of a column: a number needs the name of its axis, to be understood.
+
+    >>> heading("batch", "10"), heading("method", "FedAvg")
+    ('batch = 10', 'FedAvg')
+    """
+    try:
+        float(case)
+    except ValueError:
+        return case
+    return f"{axis} = {case}"
 
 
 def table_of(experiment: Experiment, cells: Sequence[Cell]) -> ResultTable:
@@ -69,6 +96,7 @@ def table_of(experiment: Experiment, cells: Sequence[Cell]) -> ResultTable:
     return ResultTable(
         title=experiment.title,
         caption=experiment.caption,
+        axes=axes,
         row_axes=experiment.rows,
         column_axes=experiment.columns,
         rows=tuple(rows),
@@ -102,7 +130,7 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
         notes.append(f"Mean ± sample standard deviation over {repeats} repeats ({keys}).")
     if experiment.source is not None:
         notes.append(f"Published: {experiment.source}.")
-    if experiment.scale is not None:
+    if experiment.scale not in (None, FULL):
         notes.append(f"Ours at the scale {experiment.scale}.")
     if experiment.tuning is not None and (names := experiment.blueprint.tuned_keys()):
         notes.append(f"{_tuned(experiment.tuning)}: {', '.join(names)}.")
