@@ -30,6 +30,9 @@ from fedquilt.experiment.sweeping.standing import Standing, standing
 TICK = 0.5
 """Seconds after which a display is refreshed where nothing happens."""
 
+ASK_AGAIN = 6.0
+"""Seconds after which a trial is asked again to stop: Python drops what a signal raises where nobody can catch it."""
+
 TRIES = 3
 """How often a trial is started that is interrupted without anybody having asked for it."""
 
@@ -83,6 +86,7 @@ class _Conductor:
         self._given_up: set[int] = set()
         self._tries: Counter[int] = Counter()
         self._apart: set[int] = set()
+        self._asked_to_stop: dict[int, float] = {}
         self._memory: dict[str, int] = {}
         self._stopping = False
         self._jobs = Jobs(1, 1)
@@ -168,6 +172,9 @@ class _Conductor:
                 self._hear_end(event)
             else:
                 self._hear_progress(event)
+        for number, asked in self._asked_to_stop.items():
+            if number in self._running and time.monotonic() - asked > ASK_AGAIN:
+                self._stop(number)
         self._show()
 
     def _hear_progress(self, event: Begun | Advanced) -> None:
@@ -176,7 +183,7 @@ class _Conductor:
             return
         if self._source.advanced(self._board.rows[event.number], event):
             self._given_up.add(event.number)
-            self._place.stop(event.number)
+            self._stop(event.number)
 
     def _hear_end(self, event: Ended) -> None:
         row, number = self._board.rows[event.number], event.number
@@ -212,12 +219,17 @@ class _Conductor:
             if not self._stopping:
                 self._take_more()
 
+    def _stop(self, number: int) -> None:
+        """Ask a trial to save what is done and to end."""
+        self._asked_to_stop[number] = time.monotonic()
+        self._place.stop(number)
+
     def _stop_all(self) -> None:
         """Let trials save what is done, and wait for them."""
         self._stopping = True
         self._waiting.clear()
         for number in self._running:
-            self._place.stop(number)
+            self._stop(number)
         while self._running:
             try:
                 self._hear()
