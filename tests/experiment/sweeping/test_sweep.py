@@ -119,7 +119,7 @@ def test_one_that_fails_dies_or_diverges_is_marked_and_the_others_go_on(tmp_path
         "breaks": "failed", "dies": "failed", "diverges": "diverged", "works": "finished"
     }  # fmt: skip
     assert "no such layer" in str(rows["breaks"].reason)
-    assert rows["dies"].reason == "its process was ended by SIGKILL: the machine may have run out of memory"
+    assert rows["dies"].reason == "its process was killed (SIGKILL): the machine may have run out of memory"
     assert "not a finite number" in str(rows["diverges"].reason) or "NaN" in str(rows["diverges"].reason)
     assert "no such layer" in (out / "breaks" / "log.txt").read_text()
     problems = {cell.key[0]: cell.problem for cell in done.cells}
@@ -279,3 +279,17 @@ def test_a_sweep_from_another_thread(tmp_path: Path) -> None:
         thread.start()
         thread.join()
     assert [row.state for row in done[0].trials] == ["finished"] * 2
+
+
+@pytest.mark.thorough  # each of its trials imports PyTorch
+def test_where_processes_cannot_be_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unforked(main: str) -> list[str]:
+        start = (
+            "import sys; sys.path[:] = {!r}; from fedquilt.experiment.sweeping import nursery; nursery.FORKS = False; "
+        )
+        return [sys.executable, "-c", f"{start.format(sys.path)}nursery.{main}()"]
+
+    monkeypatch.setattr("fedquilt.experiment.sweeping.local.command", unforked)
+    done = fedquilt.sweep(RATES | {"repeat": {"run.seed": [1]}}, out=tmp_path / "runs", jobs=2)
+    assert [row.state for row in done.trials] == ["finished"] * 2
+    assert digests(tmp_path / "runs", ["lr=0.1,seed=1"]) == [alone(tmp_path / "alone", "run.seed=1")]

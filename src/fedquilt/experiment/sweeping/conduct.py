@@ -195,8 +195,10 @@ class _Conductor:
         if event.how is None and number not in self._apart and not self._stopping:
             self._apart.add(number)
             self._again(number)
+        elif event.how is None and self._stopping:
+            self._end(number, "interrupted", None)
         elif event.how is None:
-            reason = f"its process was ended by {_named(event.code)}"
+            reason = _gone(event.code)
             folder.fail(reason)
             self._end(number, "failed", reason)
         elif event.how == "interrupted" and number in self._given_up:
@@ -204,8 +206,8 @@ class _Conductor:
         elif event.how == "interrupted" and not self._stopping and self._tries[number] < TRIES:
             self._again(number)
         else:
-            reasons = {"failed": folder.failure, "diverged": lambda: quiet_summary(folder.path)["diverged"]}
-            self._end(number, event.how, reasons.get(event.how, lambda: None)())
+            why = folder.failure() if event.how == "failed" else None
+            self._end(number, event.how, quiet_summary(folder.path)["diverged"] if event.how == "diverged" else why)
 
     def _again(self, number: int) -> None:
         """Put a trial first in line."""
@@ -252,13 +254,14 @@ def _look(folder: Path, trial: Trial) -> tuple[Standing, str | None]:
     return found, quiet_summary(folder)["diverged"] if found.kind == "diverged" else None
 
 
-def _named(code: int | None) -> str:
-    """Name the signal that ended a process.
+def _gone(code: int | None) -> str:
+    """Say how a process ended that did not say so itself.
 
-    >>> _named(-9), _named(1)
-    ('SIGKILL: the machine may have run out of memory', 'itself (exit code 1)')
+    >>> _gone(-9), _gone(1)
+    ('its process was killed (SIGKILL): the machine may have run out of memory', 'its process ended with exit code 1')
     """
     if code is None or code >= 0:
-        return f"itself (exit code {code})"
+        return f"its process ended with exit code {code}"
     name = signal.Signals(-code).name
-    return f"{name}: the machine may have run out of memory" if name == "SIGKILL" else name
+    memory = ": the machine may have run out of memory" if name == "SIGKILL" else ""
+    return f"its process was killed ({name}){memory}"
