@@ -71,7 +71,7 @@ def comes_from_outside(error: BaseException) -> bool:
 
 
 def _end_was_requested() -> bool:
-    """Read the notes: was there a signal that asks for an end?"""
+    """Read the notes, and say whether there was a signal that asks for an end."""
     if not _noted:  # nobody took notes; workers ignore Ctrl-C
         return multiprocessing.parent_process() is None
     try:
