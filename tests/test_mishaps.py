@@ -76,7 +76,7 @@ def test_text_labels_are_the_runs_classes_by_their_names(command: Command) -> No
     few = [line for line in lines[1:] if line.endswith(("six", "seven", "eight", "nine"))]
     Path("few.csv").write_text("\n".join([lines[0], *few]) + "\n")
     Path("more.csv").write_text("\n".join([lines[0], *few, few[0].replace("six", "apple")]) + "\n")
-    same = fedquilt.table("few.csv", label="digit", test="few.csv")
+    same = fedquilt.table(Path("few.csv"), label="digit", test=Path("few.csv"))
     numbers = np.array([sorted(WORDS).index(same.class_names[n]) for n in same.test.y.tolist()])  # type: ignore[index]
     x = same.test.x.numpy()
     expected = fedquilt.evaluate("runs/spec", fedquilt.arrays(x, numbers, x, numbers, classes=10))["accuracy"]
@@ -218,7 +218,7 @@ def test_an_interrupted_sweep_speaks_of_the_points_that_ran(command: Command, mo
     original = Lines.round
 
     def interrupt(self: Lines, record: dict[str, object]) -> None:
-        original(self, record)  # type: ignore[arg-type]
+        original(self, record)
         if "lr=0.1" in self._title:
             raise KeyboardInterrupt
 

@@ -162,7 +162,7 @@ def test_folder_without_a_run(command: Command, verb: str, folder: str) -> None:
     assert answer.err == f"error: {folder}: holds no run (there is no spec.toml in it)\n"
 
 
-def test_run_from_python_cannot_be_resumed_here(command: Command, blobs, unbalanced, smooth) -> None:  # type: ignore[no-untyped-def]
+def test_run_from_python_cannot_be_resumed_here(command: Command, blobs, unbalanced, smooth) -> None:
     fedquilt.train(smooth, blobs, unbalanced, fedquilt.fed_avg(), 1, engine=fedquilt.inline(), out="own")
     answer = command("resume", "own")
     assert answer.code == 2

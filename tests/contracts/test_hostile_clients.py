@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -411,7 +412,7 @@ CHANGES = {
     "default dtype": lambda: torch.set_default_dtype(torch.float64),
     "default device": lambda: torch.set_default_device("meta"),
     "matmul precision": lambda: torch.set_float32_matmul_precision("medium"),
-    "convolutions": lambda: setattr(torch.backends.mkldnn.conv, "fp32_precision", "bf16"),
+    "convolutions": lambda: setattr(torch.backends.mkldnn.conv, "fp32_precision", "bf16"),  # type: ignore[attr-defined]
     "mkldnn": lambda: setattr(torch.backends.mkldnn, "enabled", False),
     "deterministic": lambda: torch.use_deterministic_algorithms(True),
     "anomalies": lambda: torch.autograd.set_detect_anomaly(True),
@@ -421,7 +422,7 @@ CHANGES = {
     "the seed": lambda: torch.manual_seed(1),
     "the type of autocast": lambda: torch.set_autocast_dtype("cpu", torch.float16),
     "hooks of all modules": lambda: torch.nn.modules.module.register_module_forward_hook(lambda m, x, y: y * 1.5),
-    "full hooks": lambda: torch.nn.modules.module.register_module_full_backward_hook(lambda m, x, y: (2 * x[0],)),
+    "full hooks": lambda: torch.nn.modules.module.register_module_full_backward_hook(lambda m, x, y: (2 * x[0],)),  # type: ignore[index]
     "a fork": fork,
 }
 
@@ -590,7 +591,7 @@ def holding(levels):
     return first
 
 
-class Reading(dict):
+class Reading(dict[str, Any]):
     def items(self):
         raise SystemExit
 

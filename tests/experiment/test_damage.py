@@ -153,7 +153,7 @@ def changed(whole: Path, tmp_path: Path, keep_check: bool) -> Path:
 
 
 @pytest.mark.parametrize("ask", [fedquilt.summary, fedquilt.resume, fedquilt.evaluate])
-def test_a_spec_that_was_changed_is_refused_with_what_to_do(ask, whole: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_spec_that_was_changed_is_refused_with_what_to_do(ask, whole: Path, tmp_path: Path) -> None:
     folder = changed(whole, tmp_path, keep_check=True)
     with pytest.raises(
         RunError,

@@ -95,7 +95,7 @@ def test_curves_that_are_the_same_can_be_told_apart(drawn: Callable[..., Figure]
     assert first.get_linewidth() > second.get_linewidth() == third.get_linewidth() == other.get_linewidth()
     assert second.is_dashed()
     assert third.is_dashed()
-    assert second._unscaled_dash_pattern != third._unscaled_dash_pattern
+    assert second._unscaled_dash_pattern != third._unscaled_dash_pattern  # type: ignore[attr-defined]
     assert not other.is_dashed()
 
 
