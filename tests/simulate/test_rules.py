@@ -12,8 +12,10 @@ from fedquilt.algorithm.parts.selection import AskMore, BySize, Uniform
 from fedquilt.base.errors import FedquiltError
 from fedquilt.partition import Partition
 from fedquilt.partition.population import Population
+from fedquilt.simulate.availability import ByClassAndHour
+from fedquilt.simulate.dropout import DropOut
 from fedquilt.simulate.presence import Roll
-from fedquilt.simulate.rules import ByClassAndHour, DropOut, Slowness
+from fedquilt.simulate.stragglers import Slowness
 
 INF = float("inf")
 
