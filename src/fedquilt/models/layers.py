@@ -8,8 +8,8 @@ from torch import nn
 def ending_in_classifier(*layers: nn.Module) -> nn.Sequential:
     """Stack layers, and name the last one, which is linear, as the classifier.
 
-    A model says which of its layers is the classifier by the attribute `classifier_layer`, that layer's name. Its inputs are
-    the model's features: methods that look at features find them there, in a model of the user's own too.
+    A model says which of its layers is the classifier by the attribute `classifier_layer`, that layer's name. Its inputs
+    are the model's features: methods that look at features find them there, in a model of the user's own too.
 
     >>> model = ending_in_classifier(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> model.classifier_layer, model.get_submodule(model.classifier_layer)
