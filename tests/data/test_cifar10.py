@@ -8,8 +8,8 @@ import torch
 from formats.arrays import cifar_records, unchecked
 
 from fedquilt.base.errors import DataError
-from fedquilt.data.formats.cifar import Preprocess, preprocessing, read_split
 from fedquilt.data.sets.cifar10 import FILES, LABELS, MEAN, STD
+from fedquilt.data.sets.cifar_files import Preprocess, preprocessing, read_split
 from fedquilt.datasets import cifar10
 
 UNCHECKED = unchecked(FILES)

@@ -17,8 +17,8 @@ from PIL import Image
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.fetch.published_counts import COUNTS
-from fedquilt.data.fetch.published_splits import PublishedSplits
 from fedquilt.data.sets.inaturalist_raw import balanced
+from fedquilt.data.sets.published_splits import PublishedSplits
 from fedquilt.datasets import inaturalist
 from fedquilt.partition import geo
 

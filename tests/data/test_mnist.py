@@ -8,8 +8,8 @@ import torch
 from formats.arrays import unchecked, write_idx
 
 from fedquilt.base.errors import DataError
-from fedquilt.data.formats.idx_data import read_split
 from fedquilt.data.sets.mnist import FILES
+from fedquilt.data.sets.mnist_files import read_split
 from fedquilt.datasets import mnist
 
 

@@ -21,10 +21,10 @@ from fedquilt.data.data import Data
 from fedquilt.data.fetch.by_hand import Wanted, by_hand
 from fedquilt.data.fetch.folders import find, folder_for
 from fedquilt.data.fetch.published_counts import COUNTS
-from fedquilt.data.fetch.published_splits import DIGESTS, PublishedSplits
 from fedquilt.data.formats.image_files import ImageFiles
 from fedquilt.data.formats.images import Ahead, Images, Scale, image_data
 from fedquilt.data.sets.inaturalist_raw import WANTED, read_raw
+from fedquilt.data.sets.published_splits import DIGESTS, PublishedSplits
 
 SplitName = Literal["user_120k", "geo_100", "geo_300", "geo_1k", "geo_3k", "geo_10k", "geo_30k"]
 

@@ -18,9 +18,10 @@ import torch
 from fedquilt.base.errors import DataError
 from fedquilt.base.memory import allowed
 from fedquilt.data.data import Split
-from fedquilt.data.fetch.digest import ADVICE, check_digest
+from fedquilt.data.digest import ADVICE
+from fedquilt.data.fetch.published import check_digest
 from fedquilt.data.fetch.published_counts import Counts
-from fedquilt.data.formats.csv_columns import Columns, read_columns, whole_numbers
+from fedquilt.data.formats.csv_file import Columns, read_columns, whole_numbers
 from fedquilt.data.numbered import numbered
 
 NOBODY = "NA"

@@ -1,12 +1,14 @@
-"""The one way to open a file of data: only regular files, and never so that opening waits for somebody.
+"""Which files of data may be opened: only regular ones, and of those that a table names, only those in its folders.
 
-A pipe or a device in place of a file would be waited for, or read without end.
+A pipe or a device in place of a file would be waited for, or read without end; a table could name any file of the machine.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -58,3 +60,23 @@ def _require_regular(path: Path, about: os.stat_result) -> int:
         kind = _KINDS.get(stat.S_IFMT(about.st_mode), "no file")
         raise DataError(f"{path}: is {kind}, but must be a regular file")
     return about.st_size
+
+
+def is_inside(path: Path, folders: Iterable[Path]) -> bool:
+    """Say whether a file lies in one of some folders, or below, once links are followed.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     home = Path(name)
+    ...     (home / "link").symlink_to("/")
+    ...     is_inside(home / "a.png", [home]), is_inside(home / "../a.png", [home]), is_inside(home / "link/a.png", [home])
+    (True, False, False)
+    """
+    # Folders are many times fewer than files: each is followed once.
+    real = os.path.realpath(path) if path.is_symlink() else f"{_real(str(path.parent))}{os.sep}{path.name}"
+    return any(real.startswith(_real(str(folder)).rstrip(os.sep) + os.sep) for folder in folders)
+
+
+@functools.lru_cache(maxsize=2**14)
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)

@@ -8,20 +8,42 @@ import torch
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.data import Data, Prepare, Split
-from fedquilt.data.fetch.published import File, PublishedData
+from fedquilt.data.fetch.published import DownloadSource, File, PublishedData
 from fedquilt.data.formats.idx import read_idx
 from fedquilt.data.scale import standardise, to_unit
 
 _IMAGE = 28 * 28
 
 
-def idx_files(train_images: str, train_labels: str, test_images: str, test_labels: str) -> tuple[File, ...]:
-    """List the four files, given the SHA-256 of their unpacked content."""
-    return (
-        File("train-images-idx3-ubyte", 16 + 60_000 * _IMAGE, train_images),
-        File("train-labels-idx1-ubyte", 8 + 60_000, train_labels),
-        File("t10k-images-idx3-ubyte", 16 + 10_000 * _IMAGE, test_images),
-        File("t10k-labels-idx1-ubyte", 8 + 10_000, test_labels),
+def idx_published(
+    name: str,
+    about: str,
+    licence: str,
+    digests: tuple[str, str, str, str],
+    folders: tuple[str, ...],
+    sources: tuple[DownloadSource, ...],
+) -> PublishedData:
+    """Return what is published of a data set; `digests` are the SHA-256 of the four files' unpacked content.
+
+    They are those of the training images, the training labels, the test images and the test labels.
+    """
+    train_images, train_labels, test_images, test_labels = digests
+    return PublishedData(
+        name,
+        about,
+        train=60_000,
+        test=10_000,
+        classes=10,
+        licence=licence,
+        files=(
+            File("train-images-idx3-ubyte", 16 + 60_000 * _IMAGE, train_images),
+            File("train-labels-idx1-ubyte", 8 + 60_000, train_labels),
+            File("t10k-images-idx3-ubyte", 16 + 10_000 * _IMAGE, test_images),
+            File("t10k-labels-idx1-ubyte", 8 + 10_000, test_labels),
+        ),
+        folders=folders,
+        sources=sources,
+        endings=(".gz", ""),
     )
 
 

@@ -18,7 +18,7 @@ from typing import IO, Any, AnyStr, BinaryIO, cast
 
 from fedquilt.base.errors import DataError
 from fedquilt.base.memory import allowed, in_words, the_limit
-from fedquilt.data.formats.files import open_file
+from fedquilt.data.files import open_file
 
 _CHUNK = 2**20
 _AT_ONCE = 2**26

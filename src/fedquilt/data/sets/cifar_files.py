@@ -14,9 +14,9 @@ from fedquilt.base.errors import DataError
 from fedquilt.base.memory import require_memory
 from fedquilt.data import crop_and_whiten
 from fedquilt.data.data import Augment, Prepare, Split
-from fedquilt.data.fetch.digest import require_digest
+from fedquilt.data.digest import require_digest
 from fedquilt.data.fetch.published import File, PublishedData
-from fedquilt.data.formats.files import open_file
+from fedquilt.data.files import open_file
 from fedquilt.data.scale import standardise, to_unit
 
 PIXELS = 3 * 32 * 32
@@ -58,7 +58,7 @@ def _read(path: Path, about: File | None, labels: tuple[int, ...]) -> np.ndarray
             raise DataError(f"{path}: damaged: {size:,} bytes, but the published file has {about.size:,}")
         require_memory(str(path), size)
         records = np.fromfile(file, dtype=np.uint8).reshape(-1, record)
-    require_digest(path, records.data, None if about is None else about.digest)
+    require_digest(path, [records.data], None if about is None else about.digest)
     for index, classes in enumerate(labels):
         if records[:, index].max() >= classes:
             largest = records[:, index].max()
