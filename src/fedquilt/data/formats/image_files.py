@@ -78,7 +78,7 @@ class ImageFiles:
 
 
 def class_folders(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the paths of all images in the folders of a folder (`oak/1.jpg`, `elm/2.jpg`), in order, and the folders' names.
+    """Return the paths of all images in the folders of a folder, `oak/1.jpg` say, in order, and the folders' names.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as name:
