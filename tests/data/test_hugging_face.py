@@ -16,11 +16,17 @@ from PIL.PngImagePlugin import PngImageFile
 import fedquilt.data.sets.hugging_face
 from fedquilt.base.describe import describe
 from fedquilt.base.errors import DataError, MissingExtraError
+from fedquilt.data.data import Data
 from fedquilt.datasets import hugging_face, image_folder
 
 library = pytest.importorskip("datasets", reason="needs the extra hugging_face")
 
-VALUES = {"a": [1.0, 2.0, 3.0, 4.0], "b": [5, 6, 7, 8], "label": [0, 1, 2, 1], "who": ["x", "y", "x", "z"]}
+VALUES: dict[str, list[Any]] = {
+    "a": [1.0, 2.0, 3.0, 4.0],
+    "b": [5, 6, 7, 8],
+    "label": [0, 1, 2, 1],
+    "who": ["x", "y", "x", "z"],
+}
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +69,11 @@ def save_images(folder: Path, images: list[Any], **more: Any) -> str:
     return str(folder)
 
 
+def prepared(data: Data, rows: torch.Tensor) -> torch.Tensor:
+    assert data.prepare is not None
+    return data.prepare(rows)
+
+
 def noise(count: int, *shape: int) -> list[np.ndarray[Any, Any]]:
     return list(np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8))
 
@@ -86,10 +97,15 @@ def test_loading_decodes_no_image_and_training_only_those_of_a_batch(
     path = save_images(tmp_path / "set", noise(40, 30, 20, 3))
     decoded: list[object] = []
     load = PngImageFile.load
-    monkeypatch.setattr(PngImageFile, "load", lambda self: decoded.append(self) or load(self))
-    for options in ({}, {"size": 16}):
+
+    def counted(image: PngImageFile) -> Any:
+        decoded.append(image)
+        return load(image)
+
+    monkeypatch.setattr(PngImageFile, "load", counted)
+    for size in (None, 16):
         decoded.clear()
-        data = hugging_face(path, **options)
+        data = hugging_face(path, size=size)
         assert not decoded
         assert data.prepare is not None
         data.prepare(data.train.x[5:8])
@@ -121,8 +137,10 @@ def test_images_are_brought_to_a_size_and_cut_as_those_of_a_folder(tmp_path: Pat
     for cache in (None, tmp_path / "cache", tmp_path / "cache"):
         data = hugging_face(save_images(tmp_path / "set", paths), size=24, scale="imagenet", cache=cache)
         assert (data.ahead, data.at_once) == (folder.ahead, folder.at_once)
-        assert torch.equal(data.prepare(data.test.x), folder.prepare(folder.test.x))
+        assert torch.equal(prepared(data, data.test.x), prepared(folder, folder.test.x))
         draws = [np.random.default_rng(7) for _ in range(2)]
+        assert data.augment is not None
+        assert folder.augment is not None
         assert torch.equal(data.augment(data.train.x, draws[0]), folder.augment(folder.train.x, draws[1]))
     assert len(list((tmp_path / "cache").rglob("*.npy"))) == 4
 
@@ -134,11 +152,11 @@ def test_images_that_cannot_be_used(tmp_path: Path) -> None:
         DataError,
         match=r"test: row 2, column 'image': .* 5 × 4 × 3 values, but the first one has 4 × 5 × 3; set",
     ):
-        data.prepare(data.test.x)
-    assert hugging_face(path, size=4).prepare(data.test.x).shape == (2, 3, 4, 4)
+        prepared(data, data.test.x)
+    assert prepared(hugging_face(path, size=4), data.test.x).shape == (2, 3, 4, 4)
     path = save_images(tmp_path / "none", [*noise(1, 4, 5, 3), None])
     with pytest.raises(DataError, match="train: row 2, column 'image': has no image"):
-        hugging_face(path).prepare(data.train.x)
+        prepared(hugging_face(path), data.train.x)
     with pytest.raises(DataError, match=r"scale: .* for grey images use"):
         hugging_face(save_images(tmp_path / "grey", noise(2, 4, 5)), scale="imagenet")
     other = library.Dataset.from_dict({"image": [1, 2], "label": [0, 1]})
@@ -155,16 +173,16 @@ def test_an_image_whose_file_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyP
         Image.fromarray(noise(1, 9, 9, 3)[0]).save(tmp_path / "set" / f"{number % 2}" / f"{number}.png")
     data = hugging_face(str(tmp_path / "set"), test_fraction=0.5)
     rows = torch.cat([data.train.x, data.test.x])
-    assert data.prepare(rows).shape == (4, 3, 9, 9)
+    assert prepared(data, rows).shape == (4, 3, 9, 9)
     (tmp_path / "set" / "1" / "3.png").unlink()
     with pytest.raises(DataError, match=r"column 'image': the image .*3\.png cannot be opened: .*No such file"):
-        data.prepare(rows)
+        prepared(data, rows)
 
 
 def test_images_can_be_sent_to_spawned_workers(tmp_path: Path) -> None:
     data = hugging_face(save_images(tmp_path / "set", noise(3, 9, 9, 3)), size=4)
     sent = pickle.loads(pickle.dumps(data))  # noqa: S301 – our own bytes
-    assert torch.equal(sent.prepare(sent.test.x), data.prepare(data.test.x))
+    assert torch.equal(prepared(sent, sent.test.x), prepared(data, data.test.x))
     assert describe(sent.prepare) == describe(data.prepare)
     assert str(tmp_path) not in describe(data.prepare)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(path: Path, rows: list[tuple[str, ...]] = ROWS, header: tuple[str, ...] = HEADER) -> Path:
+def write(path: Path, rows: Sequence[tuple[str, ...]] = ROWS, header: tuple[str, ...] = HEADER) -> Path:
     path.write_text("\n".join(",".join(row) for row in [header, *rows]) + "\n", encoding="utf-8")
     return path
 
@@ -43,7 +45,7 @@ def test_labels_clients_places_and_images(folder: Path) -> None:
     assert data.train.ids.tolist() == [0, 1, 1, 0]
     assert data.train.coordinates is not None
     assert np.array_equal(
-        data.train.coordinates, [[48.2, 16.37], [-33.9, 151.2], [np.nan, np.nan], [90, -180]], equal_nan=True
+        data.train.coordinates, [[48.2, 16.37], [-33.9, 151.2], [np.nan, np.nan], [90.0, -180.0]], equal_nan=True
     )
     assert data.prepare is not None
     reds = data.prepare(data.train.x)[:, 0].amax(dim=(1, 2)) * 255
@@ -80,7 +82,13 @@ def test_numbers_are_ordered_as_numbers(folder: Path) -> None:
 
 def test_other_names_for_columns(folder: Path) -> None:
     table = write(folder / "t.csv", ROWS, ("file", "species", "author", "lat", "lon"))
-    names = {"path": "file", "label": "species", "client": "author", "latitude": "lat", "longitude": "lon"}
+    names: dict[str, Any] = {
+        "path": "file",
+        "label": "species",
+        "client": "author",
+        "latitude": "lat",
+        "longitude": "lon",
+    }
     data = image_folder(folder, table, test=table, **names)
     assert data.train.ids is not None
     assert data.train.ids.tolist() == [0, 1, 1, 0]

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ def test_links_that_leave_the_folder(home: Path, tmp_path: Path, cached: bool) -
     (home / "far").symlink_to("../secret")
     (home / "near.png").symlink_to("a.png")
     (home / "table.csv").write_text("path,label\nnear.png,x\nlink.png,y\nfar/d.png,y\nb.png,x\n")
-    options = {"size": 8, "test_fraction": 0.5, "cache": tmp_path / "cache" if cached else None}
+    options: dict[str, Any] = {"size": 8, "test_fraction": 0.5, "cache": tmp_path / "cache" if cached else None}
     trusted = fedquilt.image_folder(home, home / "table.csv", outside=True, **options)
     assert trusted.prepare is not None
     assert trusted.prepare(torch.arange(4)).shape == (4, 3, 8, 8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch import nn
 import fedquilt
 from fedquilt.data.data import Data
 
-OPTIONS = {"size": 16, "scale": "symmetric"}
+OPTIONS: dict[str, Any] = {"size": 16, "scale": "symmetric"}
 METHOD = fedquilt.fed_avg(lr=0.1, fraction=0.5, batch=4)
 
 
@@ -42,12 +43,12 @@ def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDQUILT_DATA", str(home))
 
 
-def own(home: Path, **options: object) -> Data:
+def own(home: Path, **options: Any) -> Data:
     return fedquilt.image_folder(home / "own", home / "own.csv", **OPTIONS, **options)
 
 
 def test_the_bits_do_not_depend_on_how_images_are_made_ready(home: Path, tmp_path: Path) -> None:
-    def digest(workers: int = 0, **options: object) -> str:
+    def digest(workers: int = 0, **options: Any) -> str:
         data = own(home, **options)
         engine = fedquilt.processes(workers=workers) if workers else fedquilt.inline()
         return fedquilt.train(model(2), data, fedquilt.natural(data), METHOD, rounds=2, seed=5, engine=engine).digest
@@ -72,7 +73,7 @@ def test_blocks_of_clients_have_their_own_bits_however_images_are_made_ready(hom
 
 
 def test_a_run_that_is_resumed_gives_the_same_model(home: Path, tmp_path: Path) -> None:
-    def trained(rounds: int, out: Path | None, folder: Path = home, **options: object) -> str:
+    def trained(rounds: int, out: Path | None, folder: Path = home, **options: Any) -> str:
         data, engine = own(folder, **options), fedquilt.processes(workers=2)
         return fedquilt.train(
             model(2), data, fedquilt.natural(data), METHOD, rounds=rounds, seed=5, engine=engine, out=out

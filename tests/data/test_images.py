@@ -7,6 +7,7 @@ import pickle
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +20,11 @@ from fedquilt.base.describe import describe
 from fedquilt.base.errors import DataError
 from fedquilt.data.formats.image_cache import ImageCache
 from fedquilt.data.formats.image_files import ImageFiles
-from fedquilt.data.formats.images import Images, augmented, prepared
+from fedquilt.data.formats.images import Images, Scale, augmented, prepared
 from fedquilt.data.random_crop import AREA, DRAWS, RATIO, random_crop
 
 
-def photo(path: Path, width: int, height: int, seed: int = 0, **options: object) -> Path:
+def photo(path: Path, width: int, height: int, seed: int = 0, **options: Any) -> Path:
     """Write an image of coloured squares."""
     rng = np.random.default_rng(seed)
     squares = rng.integers(0, 256, (-(-height // 8), -(-width // 8), 3)).astype(np.uint8)
@@ -75,7 +76,7 @@ def test_the_middle_is_seven_eighths_of_the_shorter_side(tmp_path: Path) -> None
         ("imagenet", [-2.1179, -2.0357, -1.8044], [2.2489, 2.4286, 2.6400]),
     ],
 )
-def test_scales(tmp_path: Path, scale: str, black: list[float], white: list[float]) -> None:
+def test_scales(tmp_path: Path, scale: Scale, black: list[float], white: list[float]) -> None:
     Image.new("RGB", (9, 9), "black").save(tmp_path / "black.png")
     Image.new("RGB", (9, 9), "white").save(tmp_path / "white.png")
     x = prepared(torch.arange(2), Images(ImageFiles(tmp_path, ["black.png", "white.png"]), size=4, scale=scale))
@@ -242,7 +243,7 @@ def test_an_image_with_too_many_pixels(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_description_names_no_folder_and_every_file(tmp_path: Path) -> None:
-    def described(names: list[str], folder: Path = tmp_path, **options: object) -> str:
+    def described(names: list[str], folder: Path = tmp_path, **options: Any) -> str:
         return describe(partial(prepared, images=Images(ImageFiles(folder, names), 8, **options)))
 
     names = [f"{i}.jpg" for i in range(2000)]

@@ -184,7 +184,7 @@ def test_a_missing_test_split(home: Path) -> None:
 # From the annotations.
 
 
-def write_raw(home: Path, images: int = 400, seed: int = 0) -> dict[str, Any]:
+def write_raw(home: Path, images: int = 400, seed: int = 0) -> dict[int, dict[str, Any]]:
     """Write annotations of five classes of very different sizes; return them by the image's id."""
     rng = np.random.default_rng(seed)
     kinds = rng.choice([7, 11, 12, 30, 44], size=images, p=[0.4, 0.3, 0.15, 0.1, 0.05])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def write_split(home: Path, split: str = "160k") -> None:
 
 @NOT_PUBLISHED
 @pytest.mark.parametrize("split", ["160k", "23k"])
-def test_published_splits(home: Path, split: str) -> None:
+def test_published_splits(home: Path, split: Literal["160k", "23k"]) -> None:
     write_split(home, split)
     data = landmarks(split=split, size=8, check=False)
     assert data.train.y.tolist() == [1, 0, 0]

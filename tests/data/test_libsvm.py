@@ -10,7 +10,8 @@ from formats.texts import write_svmlight
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.fetch.published import all_published
-from fedquilt.data.sets.libsvm import SETS, Name, canonical, to_range
+from fedquilt.data.ranges import to_range
+from fedquilt.data.sets.libsvm import SETS, Name, canonical
 from fedquilt.datasets import libsvm
 
 # Wei 2022, Table 1: classes, training and test examples, features. It gives vehicle 446 to test, but the set has 846.
@@ -113,8 +114,8 @@ def test_other_numbers(folder: Path) -> None:
 def test_other_labels(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     about = SETS["svmguide1"]
     assert about.test is not None
-    parts = {"train": replace(about.train, rows=6, digest=None), "test": replace(about.test, rows=6, digest=None)}
-    monkeypatch.setitem(SETS, "svmguide1", replace(about, **parts))
+    train, test = replace(about.train, rows=6, digest=None), replace(about.test, rows=6, digest=None)
+    monkeypatch.setitem(SETS, "svmguide1", replace(about, train=train, test=test))
     write_svmlight(folder / "libsvm" / "svmguide1", 6, labels=(0, 1, 2))
     write_svmlight(folder / "libsvm" / "svmguide1.t", 6)
     with pytest.raises(DataError, match="libsvm/svmguide1: 3 different labels, expected 2"):

@@ -35,7 +35,9 @@ def test_reads_packed_and_plain(tmp_path: Path, pack: type[bytes]) -> None:
         max_size=20,
     )
 )
-def test_agrees_with_scikit_learn(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, dict]]) -> None:
+def test_agrees_with_scikit_learn(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, dict[int, float]]]
+) -> None:
     path = tmp_path_factory.mktemp("svm") / "file"
     path.write_text("".join(f"{y} {' '.join(f'{i}:{x[i]!r}' for i in sorted(x))}\n" for y, x in rows))
     x, y = read_svmlight(path, rows=len(rows), columns=6)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ ROWS = """height,weight,kind,owner,lat,lon
 4.5,40,dog,mia,0,-180
 5.5,50,dog,ada,90,180
 """
-COLUMNS = {
+COLUMNS: dict[str, list[Any]] = {
     "height": [1.5, 2.5, 3.5, 4.5, 5.5],
     "weight": [10, 20, 30, 40, 50],
     "kind": ["cat", "dog", "cat", "dog", "dog"],
@@ -217,7 +218,7 @@ def test_other_kinds_of_file(tmp_path: Path) -> None:
 
 def test_places_on_earth(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(ROWS.replace("52.5", "152.5"))
-    names = {"label": "kind", "client": "owner", "latitude": "lat"}
+    names: dict[str, Any] = {"label": "kind", "client": "owner", "latitude": "lat"}
     with pytest.raises(DataError, match=r"line 3, column 'lat': 152\.5 is not between −90 and 90 degrees"):
         table(tmp_path / "a.csv", longitude="lon", **names)
     with pytest.raises(DataError, match="latitude and longitude: name both"):

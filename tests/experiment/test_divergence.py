@@ -87,7 +87,7 @@ def test_a_run_that_diverges_stops_and_everybody_says_so(command: Command) -> No
     code, out, _ = command("report", "run", "--out", "report")
     assert code == 0
     assert "│ diverged │" in out
-    assert "| diverged |" in Path("report/report.md").read_text()
+    assert "| diverged |" in Path("report/tables/runs.md").read_text()
 
 
 @GOES_ON

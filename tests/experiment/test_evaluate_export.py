@@ -244,7 +244,8 @@ class Odd(nn.Module):
         self.register_buffer("scale", torch.full((1,), 0.5, dtype=torch.float16))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.still(self.twin(self.norm(self.body(x)))) * self.mask * self.scale)
+        outputs: torch.Tensor = self.head(self.still(self.twin(self.norm(self.body(x)))) * self.mask * self.scale)
+        return outputs
 
 
 def test_every_tensor_of_a_state_dict_is_there(blobs: Data, unbalanced: Partition, tmp_path: Path) -> None:
@@ -273,11 +274,12 @@ def test_an_exported_model_is_one_to_start_from(finished: tuple[Path, fedquilt.R
     spec = tmp_path / "spec.toml"
     spec.write_text(tomli_w.dumps(changed(run={"start": "model.safetensors", "rounds": 1, "trainable": 1})))
     ended = fedquilt.run(spec, out=tmp_path / "run").result
-    assert torch.equal(ended.model[1].weight, finished[1].model[1].weight)
-    assert not torch.equal(ended.model[5].weight, finished[1].model[5].weight)
+    assert torch.equal(ended.model.get_parameter("1.weight"), finished[1].model.get_parameter("1.weight"))
+    assert not torch.equal(ended.model.get_parameter("5.weight"), finished[1].model.get_parameter("5.weight"))
     (tmp_path / "model.safetensors").rename(tmp_path / "moved.safetensors")
     assert torch.equal(
-        load_file(fedquilt.export(tmp_path / "run", tmp_path / "tuned.safetensors"))["1.weight"], ended.model[1].weight
+        load_file(fedquilt.export(tmp_path / "run", tmp_path / "tuned.safetensors"))["1.weight"],
+        ended.model.get_parameter("1.weight"),
     )
 
 
@@ -391,9 +393,9 @@ def test_a_skipped_part_is_drawn_as_without_a_file(tmp_path: Path) -> None:
     warm = fedquilt.run(changed(run=run), out=tmp_path / "warm").result
     plain = fedquilt.run(changed(run={"trainable": ["1"], "rounds": 1}), out=tmp_path / "plain").result
     file = load_file(tmp_path / "weights.safetensors")
-    assert torch.equal(warm.model[5].weight, plain.model[5].weight)
-    assert torch.equal(warm.model[3].weight, file["3.weight"])
-    assert not torch.equal(warm.model[3].weight, plain.model[3].weight)
+    assert torch.equal(warm.model.get_parameter("5.weight"), plain.model.get_parameter("5.weight"))
+    assert torch.equal(warm.model.get_parameter("3.weight"), file["3.weight"])
+    assert not torch.equal(warm.model.get_parameter("3.weight"), plain.model.get_parameter("3.weight"))
 
 
 def test_own_functions_are_found_beside_the_spec_and_after_a_resume(tmp_path: Path) -> None:

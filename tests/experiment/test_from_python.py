@@ -1,4 +1,4 @@
-"""Runs from Python: the same run folder as the command line writes, progress where somebody looks, results that are shown."""
+"""Runs from Python: the run folder of the command line, progress where somebody looks, results that show themselves."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from formats.arrays import cifar_records, unchecked, write_hdf5, write_idx
 from formats.images import photo, write_images
 from formats.texts import PLAYS, several_posts, write_leaf, write_posts, write_svmlight
 
-IMAGE = {"size": 8, "scale": "symmetric"}
+IMAGE: dict[str, Any] = {"size": 8, "scale": "symmetric"}
 
 
 Load = Callable[[], Data]
@@ -95,9 +95,9 @@ def shakespeare(home: Path, patch: pytest.MonkeyPatch) -> Load:
 def libsvm(home: Path, patch: pytest.MonkeyPatch) -> Load:
     about = SETS["satimage"]
     assert about.test is not None
-    parts = {"train": replace(about.train, rows=24, digest=None), "test": replace(about.test, rows=12, digest=None)}
-    patch.setitem(SETS, "satimage", replace(about, **parts))
-    for part in parts.values():
+    train, test = replace(about.train, rows=24, digest=None), replace(about.test, rows=12, digest=None)
+    patch.setitem(SETS, "satimage", replace(about, train=train, test=test))
+    for part in (train, test):
         write_svmlight(home / "libsvm" / part.file, part.rows, labels=(1, 2, 3, 4, 5, 7))
     return lambda: fedquilt.libsvm("satimage")
 

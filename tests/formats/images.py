@@ -46,8 +46,8 @@ def _write_inaturalist(home: Path, rng: np.random.Generator) -> None:
         }
         (folder / f"{split}.json").write_text(json.dumps(content))
     places = rng.normal([40, 10], 8, size=(48, 2)).tolist()
-    content = [{"id": i, "lat": lat, "lon": lon, "user_id": i % 7} for i, (lat, lon) in enumerate(places)]
-    (folder / "train2017_locations.json").write_text(json.dumps(content))
+    located = [{"id": i, "lat": lat, "lon": lon, "user_id": i % 7} for i, (lat, lon) in enumerate(places)]
+    (folder / "train2017_locations.json").write_text(json.dumps(located))
 
 
 def _write_landmarks(home: Path) -> None:

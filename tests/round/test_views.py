@@ -12,11 +12,12 @@ from torch import nn
 import fedquilt
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.state import ClientStore, ServerState
-from fedquilt.algorithm.updates import Answer
+from fedquilt.algorithm.updates import Answer, BlockUpdate
 from fedquilt.base.errors import FedquiltError
 from fedquilt.compute.layout import ModelState
 from fedquilt.compute.pinned import pinned
 from fedquilt.data.data import Data
+from fedquilt.engines.execution import Execution
 from fedquilt.experiment.fingerprint import digest
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.population import Population
@@ -101,12 +102,16 @@ def test_a_site_of_several_clients_trains_them_in_blocks(
     federation = federate(BASE)
     state, chosen = federation.start().groups[0].state, [1, 3]
     with pinned():
-        program = fedquilt.vectorised(block=2).execution.program(federation)
+        program = Execution(block=2).program(federation)
+        assert program is not None
         sent = [
-            site.run_block(program, state, 1, chosen, [0, 1], [None, None])[0].values.vector
+            site.run_block(program, state, 1, chosen, [0, 1], [None, None])[0]
             for site in (federation.site, federation.site.only(chosen))
         ]
-    assert sent[0].equal(sent[1])
+    whole, only = sent
+    assert isinstance(whole, BlockUpdate)
+    assert isinstance(only, BlockUpdate)
+    assert whole.values.vector.equal(only.values.vector)
 
 
 def test_availability_by_class_says_that_a_real_server_does_not_know_classes() -> None:

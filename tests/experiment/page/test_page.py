@@ -169,8 +169,9 @@ def test_nothing_overflows(opened: Callable[..., Any], width: int) -> None:
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     wide = page.evaluate(
-        """width => [...document.querySelectorAll('main *')].filter(each =>
-             !each.closest('.scroll, .chart, pre') && each.getBoundingClientRect().right > width + 1).map(each => each.outerHTML.slice(0, 80))""",
+        """width => [...document.querySelectorAll('main *')]
+             .filter(each => !each.closest('.scroll, .chart, pre') && each.getBoundingClientRect().right > width + 1)
+             .map(each => each.outerHTML.slice(0, 80))""",
         width,
     )
     assert wide == []

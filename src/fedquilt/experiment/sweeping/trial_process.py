@@ -79,9 +79,10 @@ def _performed(order: Order, pipe: int) -> State:
 
 
 def _run(folder: RunFolder, spec: Spec, kind: str, watcher: _Teller) -> Run:
-    if kind == "shorter":
-        folder.begin(spec.to_toml(), environment())
     if kind in ("shorter", "unfinished"):
+        # It may end elsewhere now, and be trained by other workers; nothing else differs.
+        with folder.locked():
+            folder.begin(spec.to_toml(), environment())
         return resume(folder.path, watcher=watcher)
     return run(spec, out=folder.path, watcher=watcher)
 
