@@ -17,8 +17,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
-from formats.arrays import write_hdf5
-from formats.texts import write_leaf
+from sample_data.arrays import write_hdf5
+from sample_data.texts import write_leaf
 
 import fedquilt
 from fedquilt.base import memory

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from formats.arrays import write_idx
+from sample_data.arrays import write_idx
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.sets.fashion_mnist import FILES

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from formats.arrays import unchecked, write_idx
+from sample_data.arrays import unchecked, write_idx
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.sets.mnist import FILES

@@ -5,7 +5,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from formats.arrays import write_hdf5
+from sample_data.arrays import write_hdf5
 from torch import nn
 
 from fedquilt.base.arguments import ArgumentError

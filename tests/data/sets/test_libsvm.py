@@ -6,11 +6,11 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from formats.texts import write_svmlight
+from sample_data.texts import write_svmlight
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.fetch.published import all_published
-from fedquilt.data.ranges import to_range
+from fedquilt.data.scale import to_range
 from fedquilt.data.sets.libsvm import SETS, Name, canonical
 from fedquilt.datasets import libsvm
 

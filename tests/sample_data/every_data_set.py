@@ -16,9 +16,9 @@ import fedquilt
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
 from fedquilt.data.sets.libsvm import SETS
-from formats.arrays import cifar_records, unchecked, write_hdf5, write_idx
-from formats.images import photo, write_images
-from formats.texts import PLAYS, several_posts, write_leaf, write_posts, write_svmlight
+from sample_data.arrays import cifar_records, unchecked, write_hdf5, write_idx
+from sample_data.images import photo, write_images
+from sample_data.texts import PLAYS, several_posts, write_leaf, write_posts, write_svmlight
 
 IMAGE: dict[str, Any] = {"size": 8, "scale": "symmetric"}
 

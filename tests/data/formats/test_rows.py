@@ -89,14 +89,6 @@ def test_a_folder_without_files(tmp_path: Path) -> None:
         files(tmp_path)
 
 
-def test_files_are_found_in_the_data_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDQUILT_DATA", str(tmp_path))
-    (tmp_path / "mine.jsonl").touch()
-    assert files(Path("mine.jsonl")) == [tmp_path / "mine.jsonl"]
-    with pytest.raises(DataError, match=r"other.jsonl: no such file or folder; looked for: other.jsonl, "):
-        files(Path("other.jsonl"))
-
-
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_file, "installed", lambda package: package != "pyarrow")
     with pytest.raises(MissingExtraError, match=r"pip install 'fedquilt\[tables\]'"):

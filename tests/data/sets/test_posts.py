@@ -9,9 +9,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
-from formats.texts import Pair, several_posts, write_posts
 from hypothesis import given
 from hypothesis import strategies as st
+from sample_data.texts import Pair, several_posts, write_posts
 from torch import nn
 
 import fedquilt
@@ -232,3 +232,12 @@ def test_an_author_that_is_no_text(tmp_path: Path) -> None:
     path = write_posts(tmp_path / "posts.jsonl", [("a", "one"), ("\ud800", "two")])
     with pytest.raises(DataError, match=r"posts.jsonl, post 2: the author '\\ud800' is not valid text"):
         posts(path)
+
+
+def test_files_are_found_in_the_data_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_posts(tmp_path / "mine.jsonl", [("x", "b c"), ("y", "b")])
+    monkeypatch.setenv("FEDQUILT_DATA", str(tmp_path))
+    found, named = (posts(each, vocabulary=4, test_fraction=0.5) for each in (Path("mine.jsonl"), path))
+    assert found.train.x.tolist() == named.train.x.tolist()
+    with pytest.raises(DataError, match=r"other.jsonl: no such file or folder; looked for: other.jsonl, "):
+        posts(Path("other.jsonl"))

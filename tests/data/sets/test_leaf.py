@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from formats.texts import write_leaf
+from sample_data.texts import write_leaf
 
 import fedquilt
 from fedquilt.base.errors import DataError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from formats.images import write_images
+from sample_data.images import write_images
 from torch import nn
 
 import fedquilt

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from formats.texts import PLAYS
+from sample_data.texts import PLAYS
 from torch import nn
 
 import fedquilt

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from formats.arrays import cifar_records, unchecked
+from sample_data.arrays import cifar_records, unchecked
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.sets.cifar100 import FILES, LABELS, MEAN, STD
