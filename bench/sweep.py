@@ -53,7 +53,7 @@ def seconds(home: Path, out: str, *words: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=12)
-    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--data", default="digits")
     parser.add_argument("--model", default="mnist_2nn")
     parser.add_argument("--turns", type=int, default=1)

@@ -120,7 +120,7 @@ def test_engines_agree(command: Command, engine: str) -> None:
 
 
 def test_an_interrupted_run_diverges_where_it_would_have(command: Command) -> None:
-    class Stop:
+    class Stop(fedquilt.Watcher):
         def begin(self, history: History, last: int) -> None: ...
 
         def heard(self, clients: int, total: int) -> None: ...

@@ -250,8 +250,7 @@ def test_folders_that_are_no_runs(make: Callable[[Path], object], message: str, 
 def test_summary_counts_who_was_left_out(recorded: Callable[..., Path]) -> None:
     path = recorded("faulty", 0.2, 0.3)
     first, second = record(1, 0.2), record(2, 0.3)
-    unusable = {"kind": "unusable update"}
-    first["dropped"] = [{"client": k, "reason": f"sent {k}e9"} | unusable for k in (3, 4)]
+    first["dropped"] = [{"client": k, "reason": f"sent {k}e9", "kind": "unusable update"} for k in (3, 4)]
     second |= {"dropped": [{"client": 1, "kind": "error", "reason": "OSError: gone"}], "applied": False}
     (path / "metrics.jsonl").write_text(sealed_json(first) + sealed_json(second))
     about = fedquilt.summary(path)

@@ -41,7 +41,7 @@ name = "inline"
 """
 
 
-class After:
+class After(fedquilt.Watcher):
     """Does something after a round."""
 
     def __init__(self, last: int, do: Callable[[], object]) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiment.design.test_design import DIGITS, METHODS
 
 from fedquilt.base.errors import SpecError
 from fedquilt.experiment.design.experiment import load_experiment
-from tests.experiment.design.test_design import DIGITS, METHODS
 
 GRID = {"grid": {"method.batch": [10, 20]}}
 CASES = {"case": METHODS}

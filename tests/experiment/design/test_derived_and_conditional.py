@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiment.design.test_design import DIGITS, METHODS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedquilt.experiment.design.experiment import Experiment, load_experiment
 from fedquilt.experiment.design.formula import read_formula
-from tests.experiment.design.test_design import DIGITS, METHODS
 
 
 def load(

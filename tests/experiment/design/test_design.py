@@ -22,7 +22,7 @@ DIGITS: dict[str, Any] = {
     "method": {"name": "fed_avg", "lr": 0.1},
 }
 
-METHODS = {
+METHODS: dict[str, Any] = {
     "method": {
         "FedAvg": {"method": {"name": "fed_avg"}},
         "FedProx": {"wrap": [{"name": "fed_prox", "mu": 0.1}]},

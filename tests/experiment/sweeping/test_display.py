@@ -37,6 +37,10 @@ def board(*states: State) -> Board:
     return made
 
 
+FINISHED: State = "finished"
+WAITING: State = "waiting"
+
+
 def shown(made: Board, width: int = 80) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=24, force_terminal=True, color_system=None)
     console.print(LiveTable(console, "rates").drawn(made))
@@ -45,7 +49,7 @@ def shown(made: Board, width: int = 80) -> list[str]:
 
 
 def test_the_table_fits_80_columns_and_shows_what_runs() -> None:
-    made = board(*["finished"] * 30, "failed", "running", "running", *["waiting"] * 40)
+    made = board(*[FINISHED] * 30, "failed", "running", "running", *[WAITING] * 40)
     made.heard(Advanced(31, 5, 0.875, 0.5))
     lines = shown(made)
     assert max(map(len, lines)) <= 80

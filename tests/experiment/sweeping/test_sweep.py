@@ -197,7 +197,7 @@ def test_two_sweeps_of_one_folder(tmp_path: Path) -> None:
 
 def test_the_process_that_trials_come_from_may_die(tmp_path: Path) -> None:
     """Trials notice it, and are gone on with from another one."""
-    killed = []
+    killed: list[Any] = []
 
     class Killing:
         def show(self, board: Any) -> None:
@@ -279,3 +279,17 @@ def test_a_sweep_from_another_thread(tmp_path: Path) -> None:
         thread.start()
         thread.join()
     assert [row.state for row in done[0].trials] == ["finished"] * 2
+
+
+@pytest.mark.thorough  # each of its trials imports PyTorch
+def test_where_processes_cannot_be_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unforked(main: str) -> list[str]:
+        start = (
+            "import sys; sys.path[:] = {!r}; from fedquilt.experiment.sweeping import nursery; nursery.FORKS = False; "
+        )
+        return [sys.executable, "-c", f"{start.format(sys.path)}nursery.{main}()"]
+
+    monkeypatch.setattr("fedquilt.experiment.sweeping.local.command", unforked)
+    done = fedquilt.sweep(RATES | {"repeat": {"run.seed": [1]}}, out=tmp_path / "runs", jobs=2)
+    assert [row.state for row in done.trials] == ["finished"] * 2
+    assert digests(tmp_path / "runs", ["lr=0.1,seed=1"]) == [alone(tmp_path / "alone", "run.seed=1")]

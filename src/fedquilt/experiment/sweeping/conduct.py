@@ -206,8 +206,8 @@ class _Conductor:
         elif event.how == "interrupted" and not self._stopping and self._tries[number] < TRIES:
             self._again(number)
         else:
-            reasons = {"failed": folder.failure, "diverged": lambda: quiet_summary(folder.path)["diverged"]}
-            self._end(number, event.how, reasons.get(event.how, lambda: None)())
+            why = folder.failure() if event.how == "failed" else None
+            self._end(number, event.how, quiet_summary(folder.path)["diverged"] if event.how == "diverged" else why)
 
     def _again(self, number: int) -> None:
         """Put a trial first in line."""

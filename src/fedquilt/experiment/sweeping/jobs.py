@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import engines
 from fedquilt.engines.processes import cores
-from fedquilt.experiment.spec import Part, Spec
+from fedquilt.experiment.spec import Spec, SpecTable
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Jobs:
         engine = replace(part, arguments=part.arguments | {"workers": self.workers})
         if self.workers == 1 and part.name == "processes" and not apart and spec.options.client_seconds is None:
             kept = {key: part.arguments[key] for key in ("compute", "precision", "device")}
-            engine = Part("inline", engines["inline"], kept)
+            engine = SpecTable("inline", engines["inline"], kept)
         return replace(spec, parts=spec.parts | {"engine": engine})
 
 

@@ -111,8 +111,8 @@ class _Nursery:
                 signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
             pipe = os.dup(1)
             nothing = os.open(os.devnull, os.O_RDWR)
-            for each in (0, 1):
-                os.dup2(nothing, each)
+            os.dup2(nothing, 0)
+            os.dup2(nothing, 1)
             import_module(IMPORTED[0]).perform(order, pipe)
             code = 0
         finally:

@@ -68,8 +68,10 @@ def standing(path: Path, spec: Spec, thorough: bool) -> TrialStanding:
     if _own_code(spec) and not _same_code(found, spec):
         return TrialStanding("other", "the data, or code of your own, have changed")
     best, lowest = found.history.best, found.history.lowest
-    kind = about["state"] if about["state"] in ("finished", "diverged") else "unfinished"
-    return TrialStanding(kind, "", found.round, best[1] if best else None, lowest[1] if lowest else None)
+    scores = best[1] if best else None, lowest[1] if lowest else None
+    if about["state"] in ("finished", "diverged"):
+        return TrialStanding("finished" if about["state"] == "finished" else "diverged", "", found.round, *scores)
+    return TrialStanding("unfinished", "", found.round, *scores)
 
 
 def _ends_elsewhere(found: Contents, spec: Spec) -> TrialStanding:

@@ -32,6 +32,7 @@ from fedquilt.experiment.spec import Spec, check_spec
 from fedquilt.experiment.sweeping.places import Advanced, Begun, Ended, Order, State, TrialEvent, written
 from fedquilt.experiment.sweeping.standing import standing
 from fedquilt.experiment.toml import parse
+from fedquilt.experiment.watching import Watcher
 
 LOG = "log.txt"
 
@@ -107,7 +108,7 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"warning: {message}", flush=True)
 
 
-class _Teller:
+class _Teller(Watcher):
     """A watcher that writes the log and tells of rounds."""
 
     def __init__(self, order: Order, pipe: int) -> None:
