@@ -1,4 +1,4 @@
-"""Small federations that many tests share; `formats` beside it can be imported by tests."""
+"""Small federations that many tests share; `sample_data` beside it can be imported by tests."""
 
 from __future__ import annotations
 
