@@ -65,8 +65,8 @@ test-avx2: $(DEV)
 test-all: $(DEV)
 	@$(BIN)/python -m pytest $(SPREAD) -m "thorough or not thorough"
 
-# Which lines and branches of src the tests reach, the command line in processes of its own included; a page for each file in
-# htmlcov/. Not what only an engine's workers run: those are ended by a kill, and a killed process reports nothing.
+# Which lines and branches of src the tests reach, the command line in processes of its own and an engine's forked workers
+# included; a page for each file in htmlcov/. Not what only spawned workers run: they are killed before they report it.
 coverage: $(DEV)
 	@$(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term:skip-covered --cov-report=html
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from formats.every_data_set import CASES
+from sample_data.every_data_set import CASES
 
 import fedquilt
 from fedquilt.base.errors import DataError

@@ -28,7 +28,7 @@ SPEC = {
     "engine": {"name": "inline"},
 }
 
-FLIPS = 300
+FLIPS = 150
 
 
 class Failing:

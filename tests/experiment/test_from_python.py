@@ -43,7 +43,7 @@ def test_the_folder_is_that_of_the_command_line(kept, command):
     assert shown.code == 0
     assert result.digest in shown.out
     reported = fedquilt.report([folder, folder.parent / "other"], out=folder.parent / "report")
-    assert [row[1] for row in reported.rows] == ["fed_avg", "fed_avg_m"]
+    assert [row[1] for row in reported.tables[0].rows] == ["fed_avg", "fed_avg_m"]
 
 
 @pytest.mark.parametrize("which", ["last", "best"])

@@ -29,9 +29,7 @@ def spec(*sets: str) -> Any:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("fedquilt.experiment.run.draw_run", lambda *_: None)
-        return fedquilt.run(TABLES, out=tmp_path_factory.mktemp("runs") / "run").folder
+    return fedquilt.run(TABLES, out=tmp_path_factory.mktemp("runs") / "run").folder
 
 
 @pytest.mark.parametrize(

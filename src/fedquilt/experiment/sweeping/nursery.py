@@ -21,7 +21,7 @@ from importlib import import_module
 from fedquilt.base import interrupts
 from fedquilt.experiment.sweeping.places import Ended, Order, decoded, written
 
-IMPORTED = ("fedquilt.experiment.sweeping.trial_process",)
+IMPORTED = "fedquilt.experiment.sweeping.trial_process"
 """What every trial needs."""
 
 FORKS = sys.platform == "linux"
@@ -44,8 +44,8 @@ def main() -> None:
     heeded = {each for each in interrupts.SIGNALS if signal.getsignal(each) is not signal.SIG_IGN}
     for each in interrupts.SIGNALS:
         signal.signal(each, signal.SIG_IGN)
-    for name in IMPORTED if FORKS else ():
-        import_module(name)
+    if FORKS:
+        import_module(IMPORTED)
     _Nursery(FORKS, heeded | {signal.SIGTERM}).run()
 
 
@@ -113,7 +113,7 @@ class _Nursery:
             nothing = os.open(os.devnull, os.O_RDWR)
             os.dup2(nothing, 0)
             os.dup2(nothing, 1)
-            import_module(IMPORTED[0]).perform(order, pipe)
+            import_module(IMPORTED).perform(order, pipe)
             code = 0
         finally:
             os._exit(code)
