@@ -94,7 +94,7 @@ def test_images_in_folders_by_their_first_letters_or_together(home: Path, togeth
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ("user_id,image_id,class\nann,ab,2028\n", r"federated_train\.csv: a class is 2028; with 2028 of them"),
+        ("user_id,image_id,class\nann,ab,2028\n", r"federated_train\.csv: a class is 2028; with 2028 classes"),
         ("user_id,image_id\nann,ab\n", r"federated_train\.csv: has no column 'class'"),
         ("user_id,image_id,class\n", r"federated_train\.csv: has no rows"),
         ("user_id,image_id,class\nann,ab\n", r"federated_train\.csv: line 2 has 2 values, the first line 3"),
