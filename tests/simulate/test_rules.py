@@ -12,15 +12,15 @@ from fedquilt.algorithm.parts.selection import AskMore, BySize, Uniform
 from fedquilt.base.errors import FedquiltError
 from fedquilt.partition import Partition
 from fedquilt.partition.population import Population
-from fedquilt.simulate.presence import Roll
+from fedquilt.simulate.presence import Asked
 from fedquilt.simulate.rules import ByClassAndHour, DropOut, Slowness
 
 INF = float("inf")
 
 
-def roll(examples, clients=None, **more):
+def asked(examples, clients=None, **more):
     clients = np.arange(len(examples)) if clients is None else np.asarray(clients)
-    return Roll(more.pop("round_", 1), more.pop("seed", 1), clients, np.asarray(examples), **more)
+    return Asked(more.pop("round_", 1), more.pop("seed", 1), clients, np.asarray(examples), **more)
 
 
 def even(deadline=INF):
@@ -33,7 +33,7 @@ def test_clients_drop_out_as_often_as_asked_independently_of_round_client_and_sl
     rounds, clients, p = 200, 100, 0.3
     gone = np.zeros((rounds, clients), dtype=bool)
     for number in range(rounds):
-        gone[number, list(DropOut(p)(roll(np.ones(clients), round_=number + 1)).reasons)] = True
+        gone[number, list(DropOut(p)(asked(np.ones(clients), round_=number + 1)).reasons)] = True
     pairs = {"slots": gone[:, 1:] & gone[:, :-1], "rounds": gone[1:] & gone[:-1]}
     assert abs(gone.mean() - p) < 5 * math.sqrt(p * (1 - p) / gone.size)
     for both in pairs.values():
@@ -41,14 +41,14 @@ def test_clients_drop_out_as_often_as_asked_independently_of_round_client_and_sl
 
 
 def test_a_client_in_two_slots_drops_out_of_each_by_itself():
-    fates = {tuple(DropOut(0.5)(roll([1, 1], clients=[3, 3], round_=number)).reasons) for number in range(1, 40)}
+    fates = {tuple(DropOut(0.5)(asked([1, 1], clients=[3, 3], round_=number)).reasons) for number in range(1, 40)}
     assert fates == {(), (0,), (1,), (0, 1)}
 
 
 def test_whether_a_client_drops_out_depends_on_its_slot_and_not_on_the_rest_of_the_cohort():
     rule = DropOut(0.5)
-    whole = set(rule(roll(np.ones(20))).reasons)
-    later = set(rule(roll(np.ones(10), clients=np.arange(10, 20), first_slot=10)).reasons)
+    whole = set(rule(asked(np.ones(20))).reasons)
+    later = set(rule(asked(np.ones(10), clients=np.arange(10, 20), first_slot=10)).reasons)
     assert {place - 10 for place in whole if place >= 10} == later
 
 
@@ -56,13 +56,13 @@ def test_the_pace_is_log_normal_and_stays_the_same():
     """Of 5,000 clients: mean and variance of log(pace) / spread within five standard deviations of 0 and 1."""
     clients = 5000
     rule = Slowness(0.01, spread=0.5, deadline=INF)
-    times = rule.times(roll(np.full(clients, 100)))
+    times = rule.times(asked(np.full(clients, 100)))
     normals = np.log(times) / 0.5
     assert abs(normals.mean()) < 5 / math.sqrt(clients)
     assert abs(normals.var() - 1) < 5 * math.sqrt(2 / clients)
-    backwards = roll(np.full(clients, 200), clients=np.arange(clients)[::-1], round_=7)
+    backwards = asked(np.full(clients, 200), clients=np.arange(clients)[::-1], round_=7)
     assert np.allclose(rule.times(backwards)[::-1], 2 * times)
-    assert not np.allclose(rule.times(roll(np.full(clients, 100), seed=2)), times)
+    assert not np.allclose(rule.times(asked(np.full(clients, 100), seed=2)), times)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_pace_is_log_normal_and_stays_the_same():
     ],
 )
 def test_who_is_taken_and_how_long_the_round_lasts(examples, deadline, wanted, gone, missing, seconds):
-    absence = even(deadline)(roll(examples, wanted=wanted, absent=frozenset(gone)))
+    absence = even(deadline)(asked(examples, wanted=wanted, absent=frozenset(gone)))
     assert set(absence.reasons) == set(missing)
     assert all(absence.reasons[place].startswith(reason) for place, reason in missing.items())
     assert absence.seconds == seconds

@@ -18,7 +18,7 @@ from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Fault, Kind
 from fedquilt.compute.layout import ModelState, State
 from fedquilt.compute.tensors import from_bytes, to_bytes
 from fedquilt.engines.shared import rows_of, write
-from fedquilt.engines.tasks import Reply, Result, Task
+from fedquilt.engines.tasks import Reply, Task, TaskResult
 from fedquilt.round.evaluation import Counted
 
 WHOLE, FLOAT, NUMBER = frozenset({int}), frozenset({float}), frozenset({int, float})
@@ -137,7 +137,7 @@ def decode_reply(task: Task, said: Any, tensors: bytes, rows: ModelState | None 
         _require(error is None or isinstance(error, str))
         indices = {str(index) for index in range(len(said["answers"]))}
         _require(tables.keys() <= indices and all(isinstance(table, dict) for table in tables.values()))
-        results: list[Result] = []
+        results: list[TaskResult] = []
         row = 0
         for index, about in enumerate(said["answers"]):
             if task.do != "train" or "fault" in about:

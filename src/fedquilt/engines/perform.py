@@ -8,7 +8,7 @@ from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.updates import Answer, ClientUpdate, Fault
 from fedquilt.base.errors import reason_of
 from fedquilt.compute.tensors import to_bytes
-from fedquilt.engines.tasks import Reply, Result, Task
+from fedquilt.engines.tasks import Reply, Task, TaskResult
 from fedquilt.round.block import Program
 from fedquilt.round.checks import Uploads, uploads_of, wrong_form
 from fedquilt.round.federation import Federation
@@ -32,7 +32,7 @@ def perform(
     try:
         if task.do == "evaluate":
             return Reply([federation.evaluator.evaluate(state.model, task.split, task.rows)])
-        found: list[Result] = []
+        found: list[TaskResult] = []
         for index, (client, client_state) in enumerate(zip(task.clients, task.client_states, strict=True)):
             at(index)
             found.append(federation.site.evaluate_clients(state, task.round, client, client_state))
@@ -45,7 +45,7 @@ def perform(
 
 def _trained(
     federation: Federation, program: Program | None, task: Task, state: ServerState, at: Callable[[int], None]
-) -> list[Result]:
+) -> list[TaskResult]:
     uploads = uploads_of(federation.algorithm, federation.layout, state.broadcast)
     if program is not None and not task.alone:
         client_states = list(task.client_states)
@@ -53,7 +53,7 @@ def _trained(
             program, state, task.round, task.clients, task.slots, client_states, task.gone
         )
         return [_fit_to_send(result, federation, uploads) for result in block]
-    found: list[Result] = []
+    found: list[TaskResult] = []
     for index, who in enumerate(zip(task.clients, task.slots, task.client_states, strict=True)):
         at(index)
         result = _fit_to_send(federation.site.run_client(state, task.round, *who), federation, uploads)

@@ -32,7 +32,7 @@ SPOILED = 90
 
 
 @dataclass(frozen=True, eq=False)
-class Desk:
+class SharedMemory:
     """What a worker shares with its parent: the models that are worked on, and two buffers for a block's results.
 
     Two, so that a worker can train its next client while the parent is still folding the last one's update. `at` is the
@@ -48,13 +48,13 @@ def work(
     federation: Federation,
     program: Program | None,
     execution: Execution,
-    desk: Desk,
+    memory: SharedMemory,
     channel: Channel,
     inherited: Sequence[Connection],
-    greet: bool,
+    spawned: bool,
     timed: bool,
 ) -> None:
-    """Do tasks until the pipe closes or the parent dies; with `greet`, as spawned ones, say first that work can begin.
+    """Do tasks until the pipe closes or the parent dies; a `spawned` one says first that work can begin.
 
     `inherited` are the parent's own ends of pipes, which a forked process has no business with; `timed` says that clients'
     time is limited, and must not be spent on compiling.
@@ -68,36 +68,36 @@ def work(
         pipe.close()
     keep_freed_memory()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    if greet or federation.replica.placement != execution.placement:
+    if spawned or federation.replica.placement != execution.placement:
         # What a spawned process is given, torch has put into memory that all of them share: they would train one model.
-        federation = execution.placed(federation.apart() if greet else federation)
+        federation = execution.placed(federation.apart() if spawned else federation)
         program = execution.program(federation)
     with pinned(), noting_signals():
-        if program is not None and greet and timed:
+        if program is not None and spawned and timed:
             warm_up(program, federation)
-        if greet:
+        if spawned:
             channel.send(b"ready")
         try:
-            _work(federation, program, desk, channel)
+            _work(federation, program, memory, channel)
         except (EOFError, OSError, ProtocolError):  # the parent is gone, or a client has closed or disturbed the pipe
             os._exit(1)
         except SpoiledError:
             os._exit(SPOILED)
 
 
-def _work(federation: Federation, program: Program | None, desk: Desk, channel: Channel) -> None:
-    state = ServerState(0, desk.models[0], {}, federation.broadcast)
+def _work(federation: Federation, program: Program | None, memory: SharedMemory, channel: Channel) -> None:
+    state = ServerState(0, memory.models[0], {}, federation.broadcast)
 
     def at(index: int) -> None:
-        desk.at[0] = index
+        memory.at[0] = index
 
     while True:
         said = read(channel.receive())
-        state = replace(state, model=desk.models[said["model"]])
+        state = replace(state, model=memory.models[said["model"]])
         if said["broadcast"]:
             state = replace(state, broadcast=from_bytes(channel.receive()))
         task = decode_task(said, channel.receive() if said["client_states"] else b"")
-        answer, tensors = encode_reply(perform(federation, program, task, state, at), desk.results[said["results"]])
+        answer, tensors = encode_reply(perform(federation, program, task, state, at), memory.results[said["results"]])
         channel.send(answer)
         if tensors:
             channel.send(tensors)

@@ -65,7 +65,7 @@ class Shared(NamedTuple):
     rates: Sequence[Tensor]
 
 
-Run = Callable[[Training, Fed, Shared], tuple[Training, Tensor]]
+StepFunction = Callable[[Training, Fed, Shared], tuple[Training, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class Program:
     block: int
     compiled: bool
     _shapes: dict[int, Shape] = field(default_factory=dict, repr=False)
-    _run: Run = field(init=False, repr=False)
+    _run: StepFunction = field(init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was mapped or compiled, which a spawned process makes anew."""
@@ -179,7 +179,7 @@ class Program:
             drawn.append(tree_map(lambda *leaves: torch.stack(leaves), *of_client))
         return tree_map(lambda *leaves: torch.stack(leaves), *drawn)  # type: ignore[no-any-return]
 
-    def _mapped(self, now: Training, fed: Fed, shared: Shared) -> Run:
+    def _mapped(self, now: Training, fed: Fed, shared: Shared) -> StepFunction:
         """Make the function that takes some steps with all clients of a block; these are its first arguments."""
         module, algorithm = self.replica.module, self.algorithm
         # The model is watched for as long as the program lives; this hook must not be put back with what clients change.
@@ -197,7 +197,7 @@ class Program:
         return partial(_run_mapped, steps)
 
 
-def _run_mapped(steps: Run, now: Training, fed: Fed, shared: Shared) -> tuple[Training, Tensor]:
+def _run_mapped(steps: StepFunction, now: Training, fed: Fed, shared: Shared) -> tuple[Training, Tensor]:
     """Take some steps with all clients of a block, of whom none is given what is None."""
     fed_dims = tree_map(lambda leaf: None if leaf is None else 0, fed)
     return torch.func.vmap(steps, in_dims=(0, fed_dims, None))(now, fed, shared)

@@ -20,7 +20,7 @@ Available = Callable[[int, "Population", int], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, eq=False)
-class Roll:
+class Asked:
     """The cohort of a round before it is asked: its clients by slot, with the examples that each will process.
 
     `wanted` is how many answers the method needs, where the server asks more (nothing: all of them); `absent` are the
@@ -38,10 +38,10 @@ class Roll:
 
 @dataclass(frozen=True, eq=False)
 class Absence:
-    """Who does not answer, by index in the roll, and why; and how long the round takes, where that is simulated."""
+    """Who does not answer, by index among those asked, and why; and how long the round takes, where that is simulated."""
 
     reasons: Mapping[int, str] = field(default_factory=dict)
     seconds: float | None = None
 
 
-Absent = Callable[[Roll], Absence]
+Absent = Callable[[Asked], Absence]

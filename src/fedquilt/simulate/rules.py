@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fedquilt.base.rng import generator
 from fedquilt.partition.population import Population
-from fedquilt.simulate.presence import Absence, Roll
+from fedquilt.simulate.presence import Absence, Asked
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,20 +23,20 @@ Floats = npt.NDArray[np.float64]
 class DropOut:
     """Every client that is asked drops out with the same probability, independently in every round and slot.
 
-    >>> roll = Roll(1, seed=1, clients=np.array([4, 7, 4]), examples=np.array([5, 5, 5]))
-    >>> DropOut(0.999999)(roll).reasons
+    >>> asked = Asked(1, seed=1, clients=np.array([4, 7, 4]), examples=np.array([5, 5, 5]))
+    >>> DropOut(0.999999)(asked).reasons
     {0: 'dropped out', 1: 'dropped out', 2: 'dropped out'}
     """
 
     probability: float
 
-    def __call__(self, roll: Roll) -> Absence:
+    def __call__(self, asked: Asked) -> Absence:
         """Draw who drops out."""
-        indices = enumerate(roll.clients.tolist())
-        return Absence({index: "dropped out" for index, client in indices if self._drops(roll, client, index)})
+        indices = enumerate(asked.clients.tolist())
+        return Absence({index: "dropped out" for index, client in indices if self._drops(asked, client, index)})
 
-    def _drops(self, roll: Roll, client: int, index: int) -> bool:
-        rng = generator(roll.seed, "drop out", roll.round, client, roll.first_slot + index)
+    def _drops(self, asked: Asked, client: int, index: int) -> bool:
+        rng = generator(asked.seed, "drop out", asked.round, client, asked.first_slot + index)
         return bool(rng.random() < self.probability)
 
 
@@ -47,8 +47,8 @@ class Slowness:
     The pace is exp(`spread`·N(0, 1)), drawn once for a client. The server takes the first answers, as many as the method
     needs; it does not wait for those who dropped out.
 
-    >>> roll = Roll(1, seed=1, clients=np.array([4, 7, 9]), examples=np.array([500, 1230, 900]))
-    >>> absence = Slowness(0.01, spread=0.0, deadline=10.0)(roll)
+    >>> asked = Asked(1, seed=1, clients=np.array([4, 7, 9]), examples=np.array([500, 1230, 900]))
+    >>> absence = Slowness(0.01, spread=0.0, deadline=10.0)(asked)
     >>> dict(absence.reasons), absence.seconds
     ({1: 'missed the deadline: 12.3 s'}, 10.0)
     """
@@ -57,24 +57,24 @@ class Slowness:
     spread: float
     deadline: float
 
-    def __call__(self, roll: Roll) -> Absence:
+    def __call__(self, asked: Asked) -> Absence:
         """Say who is too late, and how long the round takes."""
-        times = self.times(roll)
-        waited_for = [index for index in range(len(times)) if index not in roll.absent]
+        times = self.times(asked)
+        waited_for = [index for index in range(len(times)) if index not in asked.absent]
         late = [index for index in waited_for if times[index] > self.deadline]
         in_time = sorted((index for index in waited_for if times[index] <= self.deadline), key=lambda i: (times[i], i))
-        wanted = len(times) if roll.wanted is None else roll.wanted
+        wanted = len(times) if asked.wanted is None else asked.wanted
         taken, too_many = in_time[:wanted], in_time[wanted:]
         reasons = {index: f"missed the deadline: {_short(times[index])} s" for index in late}
         reasons |= dict.fromkeys(too_many, f"not among the first {wanted}")
         waits = bool(late) and len(taken) < wanted
         return Absence(reasons, self.deadline if waits else max((float(times[index]) for index in taken), default=0.0))
 
-    def times(self, roll: Roll) -> Floats:
-        """Return the seconds that every client of the roll takes."""
-        normals = [generator(roll.seed, "pace", client).standard_normal() for client in roll.clients.tolist()]
+    def times(self, asked: Asked) -> Floats:
+        """Return the seconds that every client that is asked takes."""
+        normals = [generator(asked.seed, "pace", client).standard_normal() for client in asked.clients.tolist()]
         pace: Floats = np.exp(self.spread * np.asarray(normals, dtype=np.float64))
-        return roll.examples * self.seconds_per_example * pace
+        return asked.examples * self.seconds_per_example * pace
 
 
 def _short(seconds: float) -> str:
