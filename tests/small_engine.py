@@ -93,7 +93,7 @@ def work(federation, program, pipe, at):
     with pinned(), noting_signals():
         while True:
             task = encoding.decode_task(encoding.read(pipe.recv_bytes()), pipe.recv_bytes())
-            state = encoding.decode_model(pipe.recv_bytes(), task.round)
+            state = encoding.decode_model(pipe.recv_bytes(), task.round, federation.layout)
             reply = perform(federation, program, task, state, lambda place: setattr(at, "value", place))
             for message in encoding.encode_reply(reply):
                 pipe.send_bytes(message)

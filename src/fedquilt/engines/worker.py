@@ -16,9 +16,8 @@ from fedquilt.algorithm.state import ServerState
 from fedquilt.compute.interrupts import noting_signals
 from fedquilt.compute.layout import ModelState
 from fedquilt.compute.pinned import pinned
-from fedquilt.compute.tensors import from_bytes
 from fedquilt.engines.allocator import keep_freed_memory
-from fedquilt.engines.encoding import ProtocolError, decode_task, encode_reply, read
+from fedquilt.engines.encoding import ProtocolError, decode_task, encode_reply, read, read_tensors
 from fedquilt.engines.execution import Execution
 from fedquilt.engines.frames import Channel
 from fedquilt.engines.perform import perform
@@ -95,7 +94,7 @@ def _work(federation: Federation, program: Program | None, memory: SharedMemory,
         said = read(channel.receive())
         state = replace(state, model=memory.models[said["model"]])
         if said["broadcast"]:
-            state = replace(state, broadcast=from_bytes(channel.receive()))
+            state = replace(state, broadcast=read_tensors(channel.receive()))
         task = decode_task(said, channel.receive() if said["client_states"] else b"")
         answer, tensors = encode_reply(perform(federation, program, task, state, at), memory.results[said["results"]])
         channel.send(answer)
