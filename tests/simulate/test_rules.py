@@ -11,7 +11,7 @@ import pytest
 from fedquilt.algorithm.parts.selection import AskMore, BySize, Uniform
 from fedquilt.base.errors import FedquiltError
 from fedquilt.partition import Partition
-from fedquilt.partition.population import Population
+from fedquilt.partition.population import ClassesHeld, Population
 from fedquilt.simulate.presence import Asked
 from fedquilt.simulate.rules import ByClassAndHour, DropOut, Slowness
 
@@ -144,7 +144,8 @@ def test_clients_without_examples_are_not_drawn_by_size():
 def population(clients, classes):
     """One example a client, of the classes in turn."""
     labels = np.arange(clients) % classes
-    return Population.of(Partition.by_sizes(np.arange(clients), np.full(clients, 1)), labels, classes)
+    held = Partition.by_sizes(np.arange(clients), np.full(clients, 1))
+    return Population(held.sizes, counted=ClassesHeld.of(held, labels, classes))
 
 
 def test_the_probability_is_high_when_the_phase_of_the_class_comes_and_low_half_a_period_later():
@@ -183,13 +184,15 @@ def test_a_million_clients_cost_milliseconds_a_round():
 def test_the_most_frequent_class_is_that_of_the_table_of_counts():
     rng = np.random.default_rng(0)
     labels = rng.integers(5, size=300)
-    everybody = Population.of(
-        Partition.by_sizes(rng.permutation(300), rng.multinomial(300, np.full(60, 1 / 60))), labels, 5
-    )
-    assert everybody.classes_held.commonest.tolist() == everybody.classes_held.counts.argmax(axis=1).tolist()
+    held = Partition.by_sizes(rng.permutation(300), rng.multinomial(300, np.full(60, 1 / 60)))
+    counted = ClassesHeld.of(held, labels, 5)
+    assert counted.counts.tolist() == held.class_counts(labels, 5).tolist()
+    assert counted.commonest.tolist() == counted.counts.argmax(axis=1).tolist()
+    reported = ClassesHeld.reported(dict(enumerate(counted.counts)), 60, 5)
+    assert reported.commonest.tolist() == counted.commonest.tolist()
+    assert reported.totals.tolist() == np.bincount(labels).tolist()
 
 
 def test_sequences_have_no_most_frequent_class():
-    everybody = Population.of(Partition.of([[0], [1]]), np.zeros((2, 7), dtype=np.int64), 3)
     with pytest.raises(FedquiltError, match="needs one label per example"):
-        ByClassAndHour(24, 0.1, 0.9)(1, everybody, 1)
+        ClassesHeld.of(Partition.of([[0], [1]]), np.zeros((2, 7), dtype=np.int64), 3)

@@ -19,6 +19,7 @@ from typing import Literal
 
 import torch.multiprocessing
 
+from fedquilt.algorithm.state import ServerState
 from fedquilt.base.errors import WorkerError
 from fedquilt.compute.layout import ModelState, State
 from fedquilt.compute.tensors import to_bytes
@@ -30,7 +31,7 @@ from fedquilt.engines.tasks import Task
 from fedquilt.engines.transport import Answered, Event, Joined, Left
 from fedquilt.engines.worker import SPOILED, SharedMemory, work
 from fedquilt.round.block import Program
-from fedquilt.round.federation import Federation
+from fedquilt.round.site import Site
 
 ENDING = 1.0
 """Seconds that a worker may take to end once its pipe is closed."""
@@ -58,18 +59,26 @@ class _Worker:
 
 
 class Pipes:
-    """Worker processes on one federation; a `Transport`."""
+    """Worker processes at one site; a `Transport`."""
 
     lanes_are = "worker processes"
 
     def __init__(
-        self, federation: Federation, program: Program | None, execution: Execution, workers: int, start: Start
+        self,
+        site: Site,
+        program: Program | None,
+        execution: Execution,
+        workers: int,
+        start: Start,
+        state: ServerState,
     ) -> None:
-        """Start the workers."""
+        """Start the workers of a site; `state` is the server's before the first round."""
+        # Where clients' time is limited, it must not be spent on compiling.
+        self._warm_up_from = None if site.client_seconds is None else state
         # How long clients may take is watched by the scheduler: a worker may be beyond noticing.
-        self._timed, federation = federation.client_seconds is not None, replace(federation, client_seconds=None)
-        self._federation, self._program, self._execution, self._start = federation, program, execution, start
-        models = shared_models(federation.layout, start == "fork", workers)
+        site = replace(site, client_seconds=None)
+        self._site, self._program, self._execution, self._start = site, program, execution, start
+        models = shared_models(site.layout, start == "fork", workers)
         # As many as workers: a job that is under way has a task at a worker, and one more is to be begun by a free one.
         self._models = [ModelState(*each) for each in zip(models.vector, models.buffers, models.counters, strict=True)]
         self._written: list[ModelState | None] = [None] * workers
@@ -189,15 +198,15 @@ class Pipes:
 
     def _start_worker(self) -> int:
         context = torch.multiprocessing.get_context(self._start)
-        layout, forked, block = self._federation.layout, self._start == "fork", self._execution.block
+        layout, forked, block = self._site.layout, self._start == "fork", self._execution.block
         results = shared_models(layout, forked, block), shared_models(layout, forked, block)
         memory = SharedMemory(tuple(self._models), results, shared(1, torch.int64, forked))
         ours, theirs = context.Pipe()
         token = secrets.token_bytes(TOKEN)
         inherited = [ours, *(worker.pipe for worker in self._workers.values())] if forked else []
-        shared_with = (memory, Channel(theirs, token), inherited, not forked, self._timed)
+        shared_with = (memory, Channel(theirs, token), inherited, not forked, self._warm_up_from)
         process = context.Process(  # type: ignore[attr-defined]
-            target=work, args=(self._federation, self._program, self._execution, *shared_with), daemon=True
+            target=work, args=(self._site, self._program, self._execution, *shared_with), daemon=True
         )
         with warnings.catch_warnings():
             # Python 3.12 warns of a fork when any thread exists. NumPy's idle ones do; a worker never uses them.

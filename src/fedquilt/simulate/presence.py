@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 Available = Callable[[int, "Population", int], npt.NDArray[np.bool_]]
 """(round, all clients, seed) -> which of them can be asked."""
+
+
+@runtime_checkable
+class ByClass(Protocol):
+    """A rule that says whether it goes by the classes that clients hold; others are not told them."""
+
+    @property
+    def needs_classes(self) -> bool:
+        """Whether it asks for `population.classes_held`."""
 
 
 @dataclass(frozen=True, eq=False)

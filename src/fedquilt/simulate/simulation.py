@@ -15,7 +15,7 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.simulate.corruption import Corruption, Tamper
-from fedquilt.simulate.presence import Absent, Available
+from fedquilt.simulate.presence import Absent, Available, ByClass
 
 Select = Callable[[Indices, np.random.Generator], Indices]
 """(sizes of the clients to choose from, generator) -> the cohort's clients."""
@@ -45,6 +45,11 @@ class Simulation:
     def absent(self) -> tuple[Absent, ...]:
         """The rules of who does not answer. A server that takes the first answers takes those of clients that answer."""
         return self.drop_out + self.too_late
+
+    @property
+    def needs_classes(self) -> bool:
+        """Whether the server must know which classes clients hold."""
+        return isinstance(self.available, ByClass) and self.available.needs_classes
 
     def relabel_of(self, client: int, clients: int, seed: int) -> Callable[[Tensor, int], Tensor] | None:
         """Return what a client makes of its labels, if it is one of the corrupt ones; `clients` is how many there are."""
