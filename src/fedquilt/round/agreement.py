@@ -35,13 +35,11 @@ class Agreement:
 
 
 def agree(rehearsal: Rehearsal, sizes: Indices) -> Agreement:
-    """Try the model out on the server's own examples, lay it out accordingly, and return what was found.
+    """Try the model out on the server's own examples, and return what was found.
 
     What is in clients' examples decides none of it.
     """
-    replica = rehearsal.replica
-    replica.put_channels_last(True)
+    rehearsal.replica.put_channels_last(True)
     channels_last = rehearsal.runs()
-    if not channels_last:
-        replica.put_channels_last(False)
+    rehearsal.replica.put_channels_last(channels_last)
     return Agreement(len(sizes), int(sizes.max()), channels_last, rehearsal.needs_two_examples())

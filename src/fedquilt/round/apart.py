@@ -28,12 +28,11 @@ from fedquilt.compute.pinned import pinned
 from fedquilt.data.data import Data, require_sound
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.population import Population
-from fedquilt.round.agreement import Agreement, agree
-from fedquilt.round.assemble import measured, replica_of, require_labels_to_flip
+from fedquilt.round.agreement import Agreement
+from fedquilt.round.assemble import prepared, require_labels_to_flip
 from fedquilt.round.evaluation import no_rows
 from fedquilt.round.first_broadcast import waits_for_clients
 from fedquilt.round.per_client import count_held_out, hold_out
-from fedquilt.round.rehearsal import Rehearsal
 from fedquilt.round.server import Server
 from fedquilt.round.site import ClientTests, Site
 from fedquilt.simulate.simulation import NOTHING as NO_SIMULATION
@@ -82,29 +81,19 @@ def make_server(
     population, tests = _counted_clients(sizes, names, test_sizes, algorithm)
     with naming_part(algorithm.name):
         require_enough_clients(algorithm.select, len(population))
-    replica = replica_of(module, algorithm)
-    with naming_part("run"):
-        chosen = measured(metrics, data)
-    initial = replica.read()
+    ready = prepared(module, data, algorithm, seed, metrics, population.sizes)
+    server = Server(
+        **ready._asdict(),
+        seed=seed,
+        data=data,
+        population=population,
+        test_sizes=tests,
+        split_sizes={"test": len(data.test)},
+        known_first=None,
+        simulation=simulation,
+        client_seconds=client_seconds,
+    )
     with pinned():
-        rehearsal = Rehearsal(replica, initial, algorithm, data, chosen, seed)
-        agreement = agree(rehearsal, population.sizes)
-        rehearsal.rehearse()
-        server = Server(
-            replica=replica,
-            initial=initial,
-            algorithm=agreement.applied(algorithm),
-            agreement=agreement,
-            seed=seed,
-            data=data,
-            population=population,
-            test_sizes=tests,
-            split_sizes={"test": len(data.test)},
-            known_first=None,
-            metrics=chosen,
-            simulation=simulation,
-            client_seconds=client_seconds,
-        )
         return server if waits_for_clients(algorithm) else server.with_first_uploads({})
 
 
@@ -150,32 +139,22 @@ def make_site(
         if share:
             held, tested = hold_out(held, share, seed)
         per_client = ClientTests(tested, data.train)
-    replica = replica_of(module, algorithm)
-    with naming_part("run"):
-        chosen = measured(metrics, data)
-    replica.put_channels_last(agreement.channels_last)
-    site = Site(
-        replica=replica,
-        initial=replica.read(),
-        algorithm=agreement.applied(algorithm),
-        agreement=agreement,
-        seed=seed,
-        data=data,
-        partition=held,
-        tests=per_client,
-        validation_rows=no_rows(),
-        metrics=chosen,
-        simulation=simulation,
-        client_seconds=client_seconds,
-    )
     if held.sizes.max() > agreement.largest:
         raise FedquiltError(
             f"client {int(held.sizes.argmax())} has {int(held.sizes.max())} examples to train on, but the server "
             f"was told that no client has more than {agreement.largest}"
         )
-    with pinned():
-        Rehearsal.of(site).rehearse()
-    return site
+    ready = prepared(module, data, algorithm, seed, metrics, agreement)
+    return Site(
+        **ready._asdict(),
+        seed=seed,
+        data=data,
+        partition=held,
+        tests=per_client,
+        validation_rows=no_rows(),
+        simulation=simulation,
+        client_seconds=client_seconds,
+    )
 
 
 def _require_no_pool(algorithm: Algorithm) -> None:

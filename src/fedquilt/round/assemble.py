@@ -14,12 +14,15 @@ from fedquilt.algorithm.parts.metrics import accuracy
 from fedquilt.algorithm.penalty import classifier_layer
 from fedquilt.base.errors import FedquiltError, SpecError, naming_part
 from fedquilt.base.types import Indices
-from fedquilt.compute.layout import Layout
+from fedquilt.compute.layout import Layout, ModelState
+from fedquilt.compute.pinned import pinned
 from fedquilt.compute.replica import Replica, copied
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
+from fedquilt.round.agreement import Agreement, agree
 from fedquilt.round.evaluation import no_rows
 from fedquilt.round.per_client import hold_out
+from fedquilt.round.rehearsal import Rehearsal
 from fedquilt.round.server_data import take_share
 from fedquilt.round.site import ClientTests
 from fedquilt.round.validation import Validation
@@ -74,12 +77,40 @@ def require_labels_to_flip(simulation: Simulation, data: Data) -> None:
         raise FedquiltError(f"corrupt: labels can be flipped only where an example has one; {data.name} has {has}")
 
 
-def replica_of(module: nn.Module, algorithm: Algorithm) -> Replica:
-    """Return a model to train: a copy of the module, whose own values are never changed."""
+class Prepared(NamedTuple):
+    """What every view of a run begins with: a model to train and its first values, what is measured, what is agreed on."""
+
+    replica: Replica
+    initial: ModelState
+    algorithm: Algorithm
+    metrics: tuple[Metric, ...]
+    agreement: Agreement
+
+
+def prepared(
+    module: nn.Module,
+    data: Data,
+    algorithm: Algorithm,
+    seed: int,
+    metrics: Sequence[Metric] | None,
+    known: Indices | Agreement,
+) -> Prepared:
+    """Copy a model, and try it out on the data that are here.
+
+    What server and sites must do alike is decided here, if clients' sizes are `known`; a site knows what was decided.
+    """
     module = copied(module)
     replica = Replica(module, Layout.of(module))
     _require_trained_classifier(module, algorithm)
-    return replica
+    with naming_part("run"):
+        chosen = measured(metrics, data)
+    initial = replica.read()
+    with pinned():
+        rehearsal = Rehearsal(replica, initial, algorithm, data, chosen, seed)
+        agreement = known if isinstance(known, Agreement) else agree(rehearsal, known)
+        replica.put_channels_last(agreement.channels_last)
+        rehearsal.rehearse()
+    return Prepared(replica, initial, agreement.applied(algorithm), chosen, agreement)
 
 
 def _require_trained_classifier(module: nn.Module, algorithm: Algorithm) -> None:

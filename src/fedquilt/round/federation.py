@@ -21,8 +21,8 @@ from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, require_sound
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.population import ClassesHeld, Population
-from fedquilt.round.agreement import Agreement, agree
-from fedquilt.round.assemble import divided, measured, replica_of, require_labels_to_flip
+from fedquilt.round.agreement import Agreement
+from fedquilt.round.assemble import divided, prepared, require_labels_to_flip
 from fedquilt.round.evaluation import Evaluator, no_rows
 from fedquilt.round.first_broadcast import NO_BROADCAST, FirstBroadcast, first_broadcast
 from fedquilt.round.rehearsal import Rehearsal
@@ -87,32 +87,22 @@ class Federation:
         require_labels_to_flip(simulation, data)
         with naming_part(algorithm.name):
             require_enough_clients(algorithm.select, len(held))
-        replica = replica_of(module, algorithm)
-        with naming_part("run"):
-            chosen = measured(metrics, data)
-        initial = replica.read()
+        ready = prepared(module, data, algorithm, seed, metrics, held.sizes)
+        counted = _counted(data, held) if simulation.needs_classes else None
+        federation = cls(
+            **ready._asdict(),
+            seed=seed,
+            data=data,
+            given=partition,
+            partition=held,
+            population=Population(held.sizes, counted=counted),
+            server_rows=server_rows,
+            validation_rows=validation_rows,
+            tests=tests,
+            simulation=simulation,
+            client_seconds=client_seconds,
+        )
         with pinned():
-            rehearsal = Rehearsal(replica, initial, algorithm, data, chosen, seed)
-            agreement = agree(rehearsal, held.sizes)
-            rehearsal.rehearse()
-            counted = _counted(data, held) if simulation.needs_classes else None
-            federation = cls(
-                replica=replica,
-                initial=initial,
-                algorithm=agreement.applied(algorithm),
-                agreement=agreement,
-                seed=seed,
-                data=data,
-                given=partition,
-                partition=held,
-                population=Population(held.sizes, counted=counted),
-                server_rows=server_rows,
-                validation_rows=validation_rows,
-                tests=tests,
-                metrics=chosen,
-                simulation=simulation,
-                client_seconds=client_seconds,
-            )
             return replace(federation, first=federation._first_broadcast())
 
     def _first_broadcast(self) -> FirstBroadcast:
