@@ -57,9 +57,9 @@ class Execution:
         exact = replace(self.placement, precision="float32")
         if self.placement == exact:
             return
-        failure = Rehearsal.of(placed(view, self.placement)).failure()
+        failure = _rehearsal_at(view, self.placement).failure()
         # Where the model cannot be trained in float32 either, the precision is not to blame.
-        if failure is not None and Rehearsal.of(placed(view, exact)).runs():
+        if failure is not None and _rehearsal_at(view, exact).runs():
             why = reason_of(failure).rstrip(".")
             raise SpecError(
                 f'precision = "{self.placement.precision}": this model cannot be trained in it here: {why}; '
@@ -109,3 +109,7 @@ class Execution:
         slots_asked = np.asarray(planned.slots, dtype=np.int64)
         slots = slots_asked[np.argsort(-planned.sizes[slots_asked - planned.first_slot], kind="stable")].tolist()
         return [slots[first : first + self.block] for first in range(0, len(slots), self.block)]
+
+
+def _rehearsal_at(view: Federation | Server | Site, placement: Placement) -> Rehearsal:
+    return replace(Rehearsal.of(view), replica=view.replica.placed(placement))

@@ -58,12 +58,11 @@ class ClassesHeld:
                     f"client {client}: its class counts cannot be used: {classes} whole numbers from 0 are needed, from a "
                     f"client below {clients}, but these are {each.tolist()}"
                 )
-        table = np.zeros((len(counts), classes), dtype=np.int64)
-        order = sorted(counts)
-        for row, client in enumerate(order):
-            table[row] = counts[client]
+        hosted = sorted(counts)
+        table = np.asarray([counts[client] for client in hosted], dtype=np.int64).reshape(len(hosted), classes)
         row, label = np.nonzero(table)
-        return cls(Cells(np.asarray(order, dtype=np.int64)[row], label, table[row, label]), clients, classes)
+        cells = Cells(np.asarray(hosted, dtype=np.int64)[row], label.astype(np.int64), table[row, label])
+        return cls(cells, clients, classes)
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
