@@ -43,8 +43,7 @@ def first_broadcast(algorithm: Algorithm, initial: InitialFederation, uploads: F
             with naming_part(exchange.name):
                 told: dict[int, Tensors] = {}
                 if exchange.first_upload is not None:
-                    told = {client: dict(each.get(exchange.name, {})) for client, each in uploads.items()}
-                    _require_alike(exchange.name, told, initial.population)
+                    told = {client: dict(each[exchange.name]) for client, each in uploads.items()}
                 firsts[exchange.name] = exchange.first_broadcast(replace(initial, uploads=told))
     return FirstBroadcast(
         broadcast={name: dict(first.broadcast) for name, first in firsts.items()},
@@ -53,28 +52,27 @@ def first_broadcast(algorithm: Algorithm, initial: InitialFederation, uploads: F
     )
 
 
-def _require_alike(name: str, uploads: Mapping[int, Tensors], population: Population) -> None:
-    """Refuse uploads that are not those of all clients with examples, or that differ in form."""
-    expected = {client for client, size in enumerate(population.sizes.tolist()) if size}
-    for what, clients in (
-        ("lacks the first upload of", expected - uploads.keys()),
-        ("has one of", uploads.keys() - expected),
-    ):
-        if clients:
-            who = ", ".join(
-                population.name_of(k) if k in range(len(population)) else f"client {k}" for k in sorted(clients)
-            )
-            raise FedquiltError(f"{name} {what} {who}: it takes one of every client that has examples, and no other")
-    form: object = None
-    for client in sorted(uploads):
-        tensors = uploads[client]
-        if not all(isinstance(each, Tensor) and bool(torch.isfinite(each).all()) for each in tensors.values()):
+def require_usable(algorithm: Algorithm, uploads: FirstUploads, population: Population) -> None:
+    """Refuse first uploads that are not those of all clients with examples, that are not finite, or that differ in form."""
+    for exchange in algorithm.exchanges:
+        if exchange.first_upload is None:
+            continue
+        told = {client: each[exchange.name] for client, each in uploads.items() if each.get(exchange.name)}
+        expected = {client for client, size in enumerate(population.sizes.tolist()) if size}
+        missing, unasked = sorted(expected - told.keys()), sorted(told.keys() - expected)
+        if missing:
+            who = ", ".join(population.name_of(client) for client in missing)
             raise FedquiltError(
-                f"{name}: the first upload of {population.name_of(client)} has values that are not finite"
+                f"{exchange.name} lacks the first upload of {who}: every client with examples sends one"
             )
-        now = {key: (each.dtype, each.shape) for key, each in tensors.items()}
-        if form is not None and now != form:
-            raise FedquiltError(
-                f"{name}: the first upload of {population.name_of(client)} has another form than others'"
-            )
-        form = now
+        if unasked:
+            raise FedquiltError(f"{exchange.name} has a first upload of client {unasked[0]}, which has no examples")
+        form: object = None
+        for client, tensors in sorted(told.items()):
+            who = f"{exchange.name}: the first upload of {population.name_of(client)}"
+            if not all(isinstance(each, Tensor) and bool(torch.isfinite(each).all()) for each in tensors.values()):
+                raise FedquiltError(f"{who} has values that are not finite")
+            now = {key: (each.dtype, each.shape) for key, each in tensors.items()}
+            if form is not None and now != form:
+                raise FedquiltError(f"{who} has another form than those of other clients")
+            form = now

@@ -18,7 +18,13 @@ from fedquilt.data.data import Data
 from fedquilt.partition.population import ClassesHeld, Population
 from fedquilt.round.agreement import Agreement
 from fedquilt.round.evaluation import Evaluator, SplitName
-from fedquilt.round.first_broadcast import FirstBroadcast, FirstUploads, first_broadcast, waits_for_clients
+from fedquilt.round.first_broadcast import (
+    FirstBroadcast,
+    FirstUploads,
+    first_broadcast,
+    require_usable,
+    waits_for_clients,
+)
 from fedquilt.simulate.simulation import Simulation
 
 
@@ -66,6 +72,7 @@ class Server:
         if class_counts is not None:
             counted = ClassesHeld.reported(class_counts, len(population), self.data.classes)
             population = replace(population, counted=counted)
+        require_usable(self.algorithm, uploads, population)
         initial = InitialFederation(self.data, population, self.replica, self.initial)
         kept = population if self.simulation.needs_classes else self.population
         return replace(self, population=kept, known_first=first_broadcast(self.algorithm, initial, uploads))
