@@ -19,7 +19,7 @@ from fedquilt.engines.auto import planned_steps
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
-from fedquilt.round.padded import Shape, _places
+from fedquilt.round.padded import Shape, _positions
 
 ARGUMENTS = {"fl_hc": {"rounds": 2}}
 REFUSED = {"one_shot"}
@@ -376,8 +376,8 @@ def test_a_block_is_trained_in_training_mode_after_an_evaluation(blobs, unbalanc
 
 
 def test_places_of_unequal_batches():
-    assert _places(np.array([3, 3, 2]), 3).tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
-    assert _places(np.array([2, 3, 1]), 3).tolist() == [0, 1, 3, 4, 5, 6]
+    assert _positions(np.array([3, 3, 2]), 3).tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert _positions(np.array([2, 3, 1]), 3).tolist() == [0, 1, 3, 4, 5, 6]
 
 
 def test_shape_is_that_of_the_largest_client():
