@@ -65,8 +65,8 @@ test-avx2: $(DEV)
 test-all: $(DEV)
 	@$(BIN)/python -m pytest $(SPREAD) -m "thorough or not thorough"
 
-# Which lines and branches of src the tests reach, the command line in processes of its own included; a page for each file in
-# htmlcov/. Not what only an engine's workers run: those are ended by a kill, and a killed process reports nothing.
+# Which lines and branches of src the tests reach, the command line in processes of its own and an engine's forked workers
+# included; a page for each file in htmlcov/. Not what only spawned workers run: they are killed before they report it.
 coverage: $(DEV)
 	@$(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term:skip-covered --cov-report=html
 
@@ -76,10 +76,12 @@ lint: $(DEV)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-# Stubs of the public names, and tables of them in README and docs. A test says when they are stale.
+# Stubs of the public names, tables of them in README and docs, and what the keys of a spec take. A test says when they are
+# stale.
 generated: $(DEV)
 	@$(BIN)/python tools/stubs.py --write
 	@$(BIN)/python tools/tables.py --write
+	@$(BIN)/python tools/keys.py --write
 
 # Strict: a broken link, anchor or reference is an error. Into site/.
 docs: $(DOCS)

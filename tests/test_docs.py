@@ -230,10 +230,17 @@ def test_nothing_is_documented_that_does_not_exist() -> None:
     assert columns == {(table, name) for table, name, _ in functions()}
 
 
+def test_every_key_says_what_it_does() -> None:
+    text = (ROOT / "docs" / "specs.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|", text, re.MULTILINE)
+    assert len(rows) > 200
+    assert [key for key, words in rows if not words.strip()] == []
+
+
 @pytest.mark.parametrize("page", [pytest.param(page, id=name_of(page)) for page in PAGES])
 def test_tables_are_whole(page: Path) -> None:
     for lines in re.findall(r"(?:^\|.*\n)+", page.read_text(encoding="utf-8"), re.MULTILINE):
-        header, rule, *_ = [*lines.splitlines(), ""]
+        header, rule = [*lines.splitlines(), ""][:2]
         assert re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", rule), f"rows outside of a table: {header}"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ("stubs", "tables")
-PARTS = ("README.md", "docs/methods", "docs/papers.md", "src", "tools")
+PARTS = ("README.md", "docs/methods", "docs/papers.md", "docs/specs.md", "src", "tools")
 
 METHOD = '''"""Updates that clients shorten before they send them, which no paper proposes."""
 
@@ -37,6 +37,17 @@ Nobody 2031, *Steps*.
 
 Changes: mean.
 """
+
+KEYS = """### short_steps
+
+| key | takes | what it does | default |
+|---|---|---|---|
+{rows}
+
+## simulate
+"""
+STALE = "| `gone` | text | nothing any more | unset |\n| `limit` | text | the largest norm | 7 |"
+FRESH = "| `limit` | number > 0 | the largest norm | 0.5 |"
 
 SPEC = """
 [run]
@@ -78,7 +89,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", [*SCRIPTS, "keys"])
 def test_generated_files_are_fresh(script: str) -> None:
     ended = python(ROOT, f"tools/{script}.py", "--check")
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -116,6 +127,16 @@ def test_a_new_method_is_in_stubs_and_tables(copy: Path) -> None:
     assert "- Nobody 2031: `short_steps`\n" in (copy / "docs/papers.md").read_text(encoding="utf-8")
     for stub in ("__init__.pyi", "methods/__init__.pyi"):
         assert "from fedquilt.methods.short_steps import short_steps\n" in (copy / "src/fedquilt" / stub).read_text()
+
+
+def test_the_keys_of_a_new_method_are_filled_in(copy: Path) -> None:
+    page = copy / "docs/specs.md"
+    text = page.read_text(encoding="utf-8")
+    page.write_text(text.replace("## simulate\n", KEYS.format(rows=STALE), 1), encoding="utf-8")
+    stale = python(copy, "tools/keys.py", "--check")
+    assert (stale.returncode, "stale" in stale.stdout) == (1, True), stale.stderr
+    assert python(copy, "tools/keys.py", "--write").returncode == 0
+    assert page.read_text(encoding="utf-8") == text.replace("## simulate\n", KEYS.format(rows=FRESH), 1)
 
 
 def test_every_paper_that_is_named_has_its_title() -> None:

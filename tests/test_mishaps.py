@@ -73,7 +73,7 @@ def test_text_labels_are_the_runs_classes_by_their_names(command: Command) -> No
     few = [line for line in lines[1:] if line.endswith(("six", "seven", "eight", "nine"))]
     Path("few.csv").write_text("\n".join([lines[0], *few]) + "\n")
     Path("more.csv").write_text("\n".join([lines[0], *few, few[0].replace("six", "apple")]) + "\n")
-    same = fedquilt.table("few.csv", label="digit", test="few.csv")
+    same = fedquilt.table(Path("few.csv"), label="digit", test=Path("few.csv"))
     numbers = np.array([sorted(WORDS).index(same.class_names[n]) for n in same.test.y.tolist()])  # type: ignore[index]
     x = same.test.x.numpy()
     expected = fedquilt.evaluate("runs/spec", fedquilt.arrays(x, numbers, x, numbers, classes=10))["accuracy"]

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 OTHERS = [
     "AboutRun",
     "Data",
+    "Experiment",
     "FedquiltError",
     "History",
     "Inspection",
@@ -35,6 +36,7 @@ OTHERS = [
     "evaluate",
     "export",
     "inspect_partition",
+    "load_experiment",
     "load_spec",
     "load_weights",
     "no_import",

@@ -31,6 +31,7 @@ from fedquilt.data.sets.synthetic import synthetic
 from fedquilt.data.sets.table import table
 from fedquilt.engines.inline import inline
 from fedquilt.engines.processes import processes, vectorised
+from fedquilt.experiment.design.experiment import Experiment, load_experiment
 from fedquilt.experiment.evaluate import evaluate
 from fedquilt.experiment.export import export
 from fedquilt.experiment.imports import no_import
@@ -93,6 +94,7 @@ __version__: str
 __all__ = [
     "AboutRun",
     "Data",
+    "Experiment",
     "FedquiltError",
     "History",
     "Inspection",
@@ -147,6 +149,7 @@ __all__ = [
     "landmarks",
     "leaf",
     "libsvm",
+    "load_experiment",
     "load_spec",
     "load_weights",
     "local_only",

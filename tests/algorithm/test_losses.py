@@ -54,7 +54,7 @@ def test_regression_finds_the_line_whatever_the_engine(line: Data, held: Partiti
         "compiled": learnt(line, held, fedquilt.vectorised(block=3, workers=1, compute="compiled")),
     }
     for name, result in results.items():
-        assert torch.allclose(result.model.weight[0], torch.tensor(TRUE).float(), atol=1e-3), name
+        assert torch.allclose(result.model.get_parameter("weight")[0], torch.tensor(TRUE).float(), atol=1e-3), name
         assert result.history.loss[-1] < 1e-5
         assert result.history.accuracy == []
         assert result.history.best is None
@@ -70,8 +70,8 @@ def test_the_first_step_is_the_gradient_of_the_mean_square(line: Data) -> None:
     everything = Partition.of([np.arange(200)])
     result = fedquilt.train(zero(), line, everything, method, 1, engine=fedquilt.inline(), loss="mean_squared_error")
     x, y = line.train.x.double(), line.train.y.double()
-    assert torch.allclose(result.model.weight[0].double(), 0.1 * (y[:, None] * x).mean(0), atol=1e-6)
-    assert result.model.bias.item() == pytest.approx(0.1 * float(y.mean()), abs=1e-6)
+    assert torch.allclose(result.model.get_parameter("weight")[0].double(), 0.1 * (y[:, None] * x).mean(0), atol=1e-6)
+    assert result.model.get_parameter("bias").item() == pytest.approx(0.1 * float(y.mean()), abs=1e-6)
 
 
 @pytest.mark.parametrize("outputs", [(4,), (4, 1)])
@@ -139,9 +139,7 @@ def test_an_own_loss_does_not_count_padding() -> None:
     for loss in (own, "cross_entropy"):
         torch.manual_seed(0)
         model, split = nn.Embedding(6, 6), fedquilt.iid(y[:20], 4)
-        found.append(
-            fedquilt.train(model, data, split, fedquilt.fed_avg(), 2, engine=fedquilt.inline(), loss=loss)  # type: ignore[arg-type]
-        )
+        found.append(fedquilt.train(model, data, split, fedquilt.fed_avg(), 2, engine=fedquilt.inline(), loss=loss))
     assert found[0].history.loss == pytest.approx(found[1].history.loss, rel=1e-6)
 
 
@@ -236,7 +234,7 @@ def test_other_methods_take_numbers(line: Data, held: Partition) -> None:
 
 def test_numbers_become_single_precision_and_a_column_a_row() -> None:
     x = np.zeros((3, 2))
-    data = fedquilt.arrays(x, np.array([[1.0], [2.0], [3.0]]), x, [4, 5, 6], classes=0)
+    data = fedquilt.arrays(x, np.array([[1.0], [2.0], [3.0]]), x, np.array([4, 5, 6]), classes=0)
     assert data.train.y.tolist() == [1.0, 2.0, 3.0]
     assert data.test.y.dtype == torch.float32
     assert repr(data) == "Data(arrays: 3 to train, 3 to test, numbers as targets)"

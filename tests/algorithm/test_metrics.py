@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -177,7 +178,7 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     ],
 )
 def test_wrong_metrics_are_refused(
-    blobs: Data, unbalanced: Partition, smooth: nn.Module, metrics: list[object], message: str
+    blobs: Data, unbalanced: Partition, smooth: nn.Module, metrics: list[Any], message: str
 ) -> None:
     with pytest.raises(FedquiltError, match=message):
         fedquilt.train(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,7 +114,7 @@ def test_excess_risk() -> None:
     G₃ = 1.5 + 7√3·(0.25/4·8 + 0.75/12·6) + 0.25·√(1/4) + 0.75·√(1/12) = 1.625 + 6.125√3 + 0.75·√(1/12)
     """
     classifier = torch.tensor([[3.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
-    given = {"norms": [8.0, 6.0], "means": [[0.0, 0.0], [4.0, 0.0]], "sizes": SIZES, "weights": SHARES}
+    given: dict[str, Any] = {"norms": [8.0, 6.0], "means": [[0.0, 0.0], [4.0, 0.0]], "sizes": SIZES, "weights": SHARES}
     risk = excess_risk(classifier, **given, delta=2 / math.e**2)
     root = math.sqrt(3)
     assert risk.agnostic == pytest.approx(1 + 8.75 * root + math.sqrt(1 / 12))
@@ -133,7 +134,7 @@ def test_one_client_is_central_training() -> None:
 
 
 def test_default_weights_are_the_shares_of_the_examples() -> None:
-    given = {"norms": [8.0, 6.0], "means": [[0.0, 0.0], [4.0, 0.0]], "sizes": SIZES}
+    given: dict[str, Any] = {"norms": [8.0, 6.0], "means": [[0.0, 0.0], [4.0, 0.0]], "sizes": SIZES}
     risk = excess_risk(torch.eye(2), **given)
     assert risk == excess_risk(torch.eye(2), **given, weights=[0.25, 0.75])
     assert (risk.skew, risk.mixture_discrepancy) == (1, 0)
@@ -182,7 +183,12 @@ def test_a_module_is_taken_as_it_is() -> None:
         ({"classifier": torch.ones(2)}, "2 features; got shape"),
     ],
 )
-def test_what_cannot_be_computed_is_named(changed: dict[str, object], message: str) -> None:
-    good = {"classifier": torch.eye(2), "norms": [8.0, 6.0], "means": [[0.0, 0.0], [4.0, 0.0]], "sizes": SIZES}
+def test_what_cannot_be_computed_is_named(changed: dict[str, Any], message: str) -> None:
+    good: dict[str, Any] = {
+        "classifier": torch.eye(2),
+        "norms": [8.0, 6.0],
+        "means": [[0.0, 0.0], [4.0, 0.0]],
+        "sizes": SIZES,
+    }
     with pytest.raises(ValueError, match=message):
         excess_risk(**{**good, **changed})

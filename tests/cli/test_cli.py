@@ -138,7 +138,7 @@ def test_run_cannot_be_made_shorter_than_it_is(command: Command) -> None:
     assert fedquilt.summary("runs/spec")["state"] == "finished"
 
 
-@pytest.mark.parametrize("verb", ["resume", "show", "report"])
+@pytest.mark.parametrize("verb", ["resume", "show"])
 @pytest.mark.parametrize("folder", ["empty", "spec.toml"])
 def test_folder_without_a_run(command: Command, verb: str, folder: str) -> None:
     Path("empty").mkdir()
@@ -147,7 +147,7 @@ def test_folder_without_a_run(command: Command, verb: str, folder: str) -> None:
     assert answer.err == f"error: {folder}: holds no run (there is no spec.toml in it)\n"
 
 
-def test_run_from_python_cannot_be_resumed_here(command: Command, blobs, unbalanced, smooth) -> None:  # type: ignore[no-untyped-def]
+def test_run_from_python_cannot_be_resumed_here(command: Command, blobs, unbalanced, smooth) -> None:
     fedquilt.train(smooth, blobs, unbalanced, fedquilt.fed_avg(), 1, engine=fedquilt.inline(), out="own")
     answer = command("resume", "own")
     assert answer.code == 2
@@ -506,7 +506,7 @@ def test_what_needs_a_lost_record_is_said_of_the_others(command: Command) -> Non
     assert "best" not in again.out
     # What was damaged is set aside by then, and the gap is left.
     assert "metrics.jsonl: the records of round 2 are lost; the records of 3 rounds are intact" in compared.err
-    row = Path("report/report.md").read_text().splitlines()[4].split(" | ")
+    row = Path("report/tables/runs.md").read_text().splitlines()[2].split(" | ")
     assert row[6] == "–", "one of the last ten"
     assert [row[n][:2] for n in (7, 10)] == ["≥ "] * 2
     assert row[5] != "–"

@@ -18,8 +18,8 @@ import fedquilt
 from fedquilt.base.errors import FedquiltError, SpecError
 from fedquilt.compute.device import Placement
 from fedquilt.round.federation import Federation
-from fedquilt.round.views import placed
 from fedquilt.round.local_step import local_step
+from fedquilt.round.views import placed
 
 ELSEWHERE = Placement("meta")  # type: ignore[arg-type]
 """torch's device without values: what is computed there needs all its tensors there, as on a GPU."""

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import small_engine
@@ -29,7 +32,7 @@ HOSTILE, HONEST = 3, 1
 """The largest client is honest, and shares a block with the other."""
 
 ARGUMENTS = {"processes": {"workers": 2}, "vectorised": {"workers": 2, "block": 2}}
-ENGINES = {name: lambda name=name: engines[name](**ARGUMENTS.get(name, {})) for name in engines}
+ENGINES: dict[str, Callable[[], Any]] = {name: partial(engines[name], **ARGUMENTS.get(name, {})) for name in engines}
 ENGINES |= {
     "small": lambda: SmallEngine(Execution()),
     "small, in blocks": lambda: SmallEngine(Execution(block=2)),

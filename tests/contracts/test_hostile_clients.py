@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -411,7 +412,7 @@ CHANGES = {
     "default dtype": lambda: torch.set_default_dtype(torch.float64),
     "default device": lambda: torch.set_default_device("meta"),
     "matmul precision": lambda: torch.set_float32_matmul_precision("medium"),
-    "convolutions": lambda: setattr(torch.backends.mkldnn.conv, "fp32_precision", "bf16"),
+    "convolutions": lambda: setattr(torch.backends.mkldnn.conv, "fp32_precision", "bf16"),  # type: ignore[attr-defined]
     "mkldnn": lambda: setattr(torch.backends.mkldnn, "enabled", False),
     "deterministic": lambda: torch.use_deterministic_algorithms(True),
     "anomalies": lambda: torch.autograd.set_detect_anomaly(True),
@@ -421,7 +422,7 @@ CHANGES = {
     "the seed": lambda: torch.manual_seed(1),
     "the type of autocast": lambda: torch.set_autocast_dtype("cpu", torch.float16),
     "hooks of all modules": lambda: torch.nn.modules.module.register_module_forward_hook(lambda m, x, y: y * 1.5),
-    "full hooks": lambda: torch.nn.modules.module.register_module_full_backward_hook(lambda m, x, y: (2 * x[0],)),
+    "full hooks": lambda: torch.nn.modules.module.register_module_full_backward_hook(lambda m, x, y: (2 * x[0],)),  # type: ignore[index]
     "a fork": fork,
 }
 
@@ -590,7 +591,7 @@ def holding(levels):
     return first
 
 
-class Reading(dict):
+class Reading(dict[str, Any]):
     def items(self):
         raise SystemExit
 
@@ -680,6 +681,40 @@ def test_an_example_that_cannot_be_read_is_the_fault_of_who_holds_it(error, engi
 def test_ctrl_c_is_not_taken_for_a_clients_own(go):
     """The system delivers the signal while a client is at work: it ends the run, as always."""
     result = go("inline", lasting(lambda: os.kill(os.getpid(), signal.SIGINT)))
+    assert result.interrupted
+    assert len(result.history) == 0
+
+
+class Signalled(torch.nn.Module):
+    """In whose training the system delivers a signal, once the first round has begun."""
+
+    begun = False
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 3)
+
+    def forward(self, x):
+        if self.training and Signalled.begun:
+            os.kill(os.getpid(), signal.SIGINT)
+        return self.linear(x)
+
+
+class Begins:
+    def begin(self, history, last):
+        Signalled.begun = True
+
+    def heard(self, clients, total): ...
+
+    def round(self, record): ...
+
+
+def test_nor_is_it_in_a_local_step(blobs, unbalanced, monkeypatch):
+    monkeypatch.setattr(Signalled, "begun", False)
+    method = fedquilt.fed_avg(fraction=1.0)
+    result = fedquilt.train(
+        Signalled(), blobs, unbalanced, method, rounds=2, engine=fedquilt.inline(), watcher=Begins()
+    )
     assert result.interrupted
     assert len(result.history) == 0
 

@@ -137,7 +137,7 @@ def test_info_tells_which_files_are_the_published_ones(
 ) -> None:
     digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     wanted = all_by_hand()["shakespeare"][0]
-    monkeypatch.setitem(wanted.digests, "t8.shakespeare.txt", digest)  # type: ignore[arg-type]
+    monkeypatch.setitem(wanted.digests, "t8.shakespeare.txt", digest)
     (home / "t8.shakespeare.txt").write_text("abc")
     (home / "fed_emnist_train.h5").write_bytes(np.zeros(9).tobytes())
     assert info(monkeypatch, "shakespeare", "--check") == 0

@@ -10,7 +10,8 @@ RAW = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (150, 3, 32, 32
 
 
 def whitened(image: np.ndarray) -> np.ndarray:
-    return (image - image.mean()) / max(image.std(), 1 / np.sqrt(image.size))
+    result: np.ndarray = (image - image.mean()) / max(image.std(), 1 / np.sqrt(image.size))
+    return result
 
 
 def tutorial(image: np.ndarray, u: np.ndarray, brightness: float) -> np.ndarray:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from formats.every_data_set import CASES, Load
+from sample_data.every_data_set import CASES, Load
 
 from fedquilt.base.errors import DataError
 

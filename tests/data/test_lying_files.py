@@ -17,8 +17,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
-from formats.arrays import write_hdf5
-from formats.texts import write_leaf
+from sample_data.arrays import write_hdf5
+from sample_data.texts import write_leaf
 
 import fedquilt
 from fedquilt.base import memory
@@ -26,12 +26,12 @@ from fedquilt.base.arguments import ArgumentError
 from fedquilt.base.errors import DataError
 from fedquilt.data.data import Data, Split
 from fedquilt.data.fetch.archives import take_members
+from fedquilt.data.files import open_file
 from fedquilt.data.formats.federated_hdf5 import opened
-from fedquilt.data.formats.files import open_file
 from fedquilt.data.formats.idx import read_idx
 from fedquilt.data.formats.json_file import read_json
-from fedquilt.data.formats.packed import read_unpacked, unpacked
 from fedquilt.data.formats.rows import rows
+from fedquilt.data.packed import read_unpacked, unpacked
 from fedquilt.data.sets.mnist import FILES
 from fedquilt.models.weights import load_weights
 from fedquilt.partition.stored import stored

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -95,7 +96,7 @@ def test_an_evaluation_comes_back():
     assert failed.error == "ValueError: 7"
 
 
-SCRAPS = (None, True, -1, 2**70, 1.5, float("nan"), "", "fault", [], [1], {}, {"fault": 1}, {"clients": [1]})
+SCRAPS: list[Any] = [None, True, -1, 2**70, 1.5, float("nan"), "", "fault", [], [1], {}, {"fault": 1}, {"clients": [1]}]
 
 
 def changed(value: object, rng: random.Random) -> object:

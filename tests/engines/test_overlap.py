@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -205,9 +206,9 @@ def test_a_round_that_cannot_be_planned_does_not_cost_the_one_before(engine, blo
     assert RunFolder(tmp_path / "run").latest()[0].round == len(RunFolder(tmp_path / "run").history()) == 3
 
 
-def test_seconds_add_up_to_the_time_of_the_run(federate):
+def test_seconds_add_up_to_the_time_of_the_run(federate: Callable[..., Federation]) -> None:
     """Time that a round's reader takes is in the next one's."""
-    federation: Federation = federate(fedquilt.fed_avg(fraction=0.5))
+    federation = federate(fedquilt.fed_avg(fraction=0.5))
     with fedquilt.inline().open(federation) as session:
         begun, seconds = time.perf_counter(), []
         for _, record in rounds(federation.server, session, federation.start(), 6, Measures(every=2)):

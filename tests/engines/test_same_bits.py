@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.algorithm.updates import Answer, ClientUpdate
 from fedquilt.models import mnist_2nn, mnist_cnn
-from fedquilt.round.session import Engine
+from fedquilt.round.session import Engine, Session
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Shuffled:
 
 @dataclass(frozen=True)
 class ShuffledSession:
-    session: object
+    session: Session
     rng: random.Random
 
-    def run(self, planned, model, store) -> Iterator:
+    def run(self, planned, model, store) -> Iterator[Answer]:
         results = [_kept(result) for result in self.session.run(planned, model, store)]
         self.rng.shuffle(results)
         yield from results

@@ -13,7 +13,7 @@ from fedquilt.base.errors import WorkerError
 from fedquilt.compute.layout import ModelState
 from fedquilt.engines.scheduler import Scheduler
 from fedquilt.engines.tasks import Reply, Task
-from fedquilt.engines.transport import Answered, Joined, Left, Transport
+from fedquilt.engines.transport import Answered, Event, Joined, Left, Transport
 from fedquilt.round.evaluation import Counted
 
 pytestmark = pytest.mark.filterwarnings("ignore:lane .* died:RuntimeWarning")
@@ -42,7 +42,7 @@ class Memory:
 
     def __post_init__(self) -> None:
         self.lanes_are = "lanes"
-        self.events: deque = deque()
+        self.events: deque[Event] = deque()
         self.at_work: dict[int, Task] = {}
         self.free: dict[int, int] = {}
         self.alive: set[int] = set()
@@ -151,7 +151,7 @@ def dying(*guilty: int, times: int = 10_000, together: bool = False):
     return act
 
 
-def test_a_transport_is_what_the_protocol_says():
+def test_a_transport_is_what_the_protocol_says() -> None:
     transport: Transport = Memory(done)
     assert {name for name in vars(Transport) if not name.startswith("_")} <= {*vars(Memory), *vars(transport)}
 
@@ -213,7 +213,7 @@ def test_answers_are_asked_for_in_the_order_of_their_jobs():
         list(second)
 
 
-def test_a_task_waits_for_a_new_lane_while_the_next_jobs_answers_take_the_room_of_the_other():
+def test_a_task_waits_for_a_new_lane_while_the_next_jobs_answers_take_the_room_of_the_other() -> None:
     """The lane that is left has gone ahead until its room was full; the one that joins does what the lost one was doing."""
     others: list[Task] = []
 

@@ -375,7 +375,7 @@ def test_a_block_is_trained_in_training_mode_after_an_evaluation(blobs, unbalanc
     assert (plain - mapped).abs().max() < 1e-5
 
 
-def test_places_of_unequal_batches():
+def test_positions_of_unequal_batches():
     assert _positions(np.array([3, 3, 2]), 3).tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
     assert _positions(np.array([2, 3, 1]), 3).tolist() == [0, 1, 3, 4, 5, 6]
 

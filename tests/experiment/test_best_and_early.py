@@ -118,6 +118,7 @@ def test_the_best_as_of_the_checkpoint_before_is_there_too(go, tmp_path):
         assert folder.best().about["model"] == RunFolder(tmp_path / "run").best().about["model"]
 
 
+@pytest.mark.filterwarnings("ignore:.*is damaged or cut short")
 def test_a_lost_best_model_is_said_and_training_goes_on(go, tmp_path):
     folder = RunFolder(tmp_path / "run")
     best = go(rounds=6, out=folder.path).best.round
@@ -125,6 +126,20 @@ def test_a_lost_best_model_is_said_and_training_goes_on(go, tmp_path):
         path.write_bytes(b"damaged")
     with pytest.warns(RuntimeWarning, match=f"the best model so far, of round {best}, is not there any more"):
         assert go(rounds=7, out=folder.path).history.last == 7
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_damaged_best_model_is_said_and_not_replaced_by_one_before(go, tmp_path):
+    """Any bit: the model that was best before it must not be taken for the best."""
+    folder = RunFolder(tmp_path / "run")
+    go(out=folder.path, checkpoint_seconds=0.0)
+    assert len(folder.bests) == 2
+    good = folder.bests[0].read_bytes()
+    for place in range(0, len(good), 97):
+        folder.bests[0].write_bytes(good[:place] + bytes([good[place] ^ 4]) + good[place + 1 :])
+        assert any(folder.bests[0].name in text for text in folder.read().damage)
+        with pytest.raises(RunError, match="is damaged"):
+            fedquilt.export(folder.path, tmp_path / "best.pt", which="best")
 
 
 def test_from_start_begins_with_no_best_model(go, tmp_path):

@@ -369,7 +369,7 @@ half = partial(Net, width=32)
 WIDTH = 3
 """
 
-IMPORTED = [
+IMPORTED: list[tuple[str, str, dict[str, object], str]] = [
     ("model", "own_parts:Nett", {}, "'own_parts' has no 'Nett'; did you mean 'Net'? (known: {known})"),
     ("model", "own_parts:zzz", {}, "'own_parts' has no 'zzz'; known: {known}"),
     ("model", "own_parts:WIDTH", {}, "'own_parts:WIDTH' is not a function or class"),

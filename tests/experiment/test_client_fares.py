@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import fedquilt
 from fedquilt.experiment.client_fares import read_accuracies
 from fedquilt.round.measures import QUANTILES
 
-SPEC = {
+SPEC: dict[str, Any] = {
     "run": {"rounds": 3, "eval_every": 2},
     "data": {"name": "digits"},
     "partition": {"name": "dirichlet", "clients": 12, "alpha": 1.0, "own_test": True},
@@ -30,6 +31,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> fedquilt.Run:
 def test_every_clients_accuracy_is_that_of_the_model(ended: fedquilt.Run) -> None:
     data = fedquilt.digits()
     held = fedquilt.dirichlet(data.train.y.numpy(), clients=12, alpha=1.0, own_test=True, data=data)
+    assert held.test is not None
     right = (
         ended.result.model(data.prepare(data.test.x) if data.prepare else data.test.x).argmax(1) == data.test.y
     ).numpy()
@@ -52,7 +54,8 @@ def test_many_clients_fare_the_same_in_worker_processes(tmp_path: Path, personal
     changed = SPEC | {"run": {"rounds": 1}, "partition": SPEC["partition"] | {"clients": 200, "alpha": 100.0}}
     changed |= {"wrap": [personal]} if personal else {}
     files = []
-    for engine in ({"name": "inline"}, {"name": "processes", "workers": 2}):
+    engines: list[dict[str, Any]] = [{"name": "inline"}, {"name": "processes", "workers": 2}]
+    for engine in engines:
         folder = fedquilt.run(changed | {"engine": engine}, out=tmp_path / engine["name"]).folder
         files.append((folder / "clients.json").read_text())
     assert files[0] == files[1]

@@ -28,7 +28,7 @@ SPEC = {
     "engine": {"name": "inline"},
 }
 
-FLIPS = 300
+FLIPS = 150
 
 
 class Failing:
@@ -52,7 +52,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than all the rest."""
-    monkeypatch.setattr("fedquilt.experiment.page.figure.Figure.write", lambda *_: [])
+    monkeypatch.setattr("fedquilt.experiment.page.runs.run_figures", lambda *_: [])
     monkeypatch.setattr("fedquilt.experiment.report.page", lambda *_: "")
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
 
@@ -85,7 +85,8 @@ def test_every_flipped_bit_is_said_or_changes_nothing(
     rng = random.Random(11)
     names = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file() and path.stat().st_size)
     assert {str(name.parts[0]) for name in names} == {
-        *("spec.toml", "environment.json", "metrics.jsonl", "clients.json", "partition.npz", "error.txt", "checkpoints")
+        *("spec.toml", "environment.json", "metrics.jsonl", "clients.json", "partition.npz", "population.json"),
+        *("error.txt", "checkpoints"),
     }
     asked = [("show", "run"), ("show", "run", "--json"), ("report", "run"), ("resume", "run")]
     shutil.copytree(whole, "run")
@@ -152,7 +153,7 @@ def changed(whole: Path, tmp_path: Path, keep_check: bool) -> Path:
 
 
 @pytest.mark.parametrize("ask", [fedquilt.summary, fedquilt.resume, fedquilt.evaluate])
-def test_a_spec_that_was_changed_is_refused_with_what_to_do(ask, whole: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_spec_that_was_changed_is_refused_with_what_to_do(ask, whole: Path, tmp_path: Path) -> None:
     folder = changed(whole, tmp_path, keep_check=True)
     with pytest.raises(
         RunError,

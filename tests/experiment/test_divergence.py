@@ -87,7 +87,7 @@ def test_a_run_that_diverges_stops_and_everybody_says_so(command: Command) -> No
     code, out, _ = command("report", "run", "--out", "report")
     assert code == 0
     assert "│ diverged │" in out
-    assert "| diverged |" in Path("report/report.md").read_text()
+    assert "| diverged |" in Path("report/tables/runs.md").read_text()
 
 
 @GOES_ON
@@ -120,7 +120,7 @@ def test_engines_agree(command: Command, engine: str) -> None:
 
 
 def test_an_interrupted_run_diverges_where_it_would_have(command: Command) -> None:
-    class Stop:
+    class Stop(fedquilt.Watcher):
         def begin(self, history: History, last: int) -> None: ...
 
         def heard(self, clients: int, total: int) -> None: ...

@@ -244,7 +244,8 @@ class Odd(nn.Module):
         self.register_buffer("scale", torch.full((1,), 0.5, dtype=torch.float16))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.still(self.twin(self.norm(self.body(x)))) * self.mask * self.scale)
+        outputs: torch.Tensor = self.head(self.still(self.twin(self.norm(self.body(x)))) * self.mask * self.scale)
+        return outputs
 
 
 def test_every_tensor_of_a_state_dict_is_there(blobs: Data, unbalanced: Partition, tmp_path: Path) -> None:
@@ -273,11 +274,12 @@ def test_an_exported_model_is_one_to_start_from(finished: tuple[Path, fedquilt.R
     spec = tmp_path / "spec.toml"
     spec.write_text(tomli_w.dumps(changed(run={"start": "model.safetensors", "rounds": 1, "trainable": 1})))
     ended = fedquilt.run(spec, out=tmp_path / "run").result
-    assert torch.equal(ended.model[1].weight, finished[1].model[1].weight)
-    assert not torch.equal(ended.model[5].weight, finished[1].model[5].weight)
+    assert torch.equal(ended.model.get_parameter("1.weight"), finished[1].model.get_parameter("1.weight"))
+    assert not torch.equal(ended.model.get_parameter("5.weight"), finished[1].model.get_parameter("5.weight"))
     (tmp_path / "model.safetensors").rename(tmp_path / "moved.safetensors")
     assert torch.equal(
-        load_file(fedquilt.export(tmp_path / "run", tmp_path / "tuned.safetensors"))["1.weight"], ended.model[1].weight
+        load_file(fedquilt.export(tmp_path / "run", tmp_path / "tuned.safetensors"))["1.weight"],
+        ended.model.get_parameter("1.weight"),
     )
 
 
@@ -391,9 +393,9 @@ def test_a_skipped_part_is_drawn_as_without_a_file(tmp_path: Path) -> None:
     warm = fedquilt.run(changed(run=run), out=tmp_path / "warm").result
     plain = fedquilt.run(changed(run={"trainable": ["1"], "rounds": 1}), out=tmp_path / "plain").result
     file = load_file(tmp_path / "weights.safetensors")
-    assert torch.equal(warm.model[5].weight, plain.model[5].weight)
-    assert torch.equal(warm.model[3].weight, file["3.weight"])
-    assert not torch.equal(warm.model[3].weight, plain.model[3].weight)
+    assert torch.equal(warm.model.get_parameter("5.weight"), plain.model.get_parameter("5.weight"))
+    assert torch.equal(warm.model.get_parameter("3.weight"), file["3.weight"])
+    assert not torch.equal(warm.model.get_parameter("3.weight"), plain.model.get_parameter("3.weight"))
 
 
 def test_own_functions_are_found_beside_the_spec_and_after_a_resume(tmp_path: Path) -> None:
@@ -427,10 +429,11 @@ def test_runs_without_accuracy_are_compared_by_loss(tmp_path: Path) -> None:
     assert about["best"].keys() == {"round", "loss"}
     assert about["state"] == "finished"
     done = fedquilt.report([tmp_path / "lr0.01", tmp_path / "lr0.5"], tmp_path / "report")
-    assert all(row[-1].startswith("perplexity ") for row in done.rows)
-    assert float(done.rows[0][-2]) > float(done.rows[1][-2])
-    text = (tmp_path / "report" / "report.md").read_text()
-    assert "Target accuracy: –." in text
+    (table,) = done.parts[0].tables
+    columns = dict(zip(table.header, zip(*table.rows, strict=True), strict=True))
+    assert all(text.startswith("perplexity ") for text in columns["other metrics"])
+    slowly, quickly = columns["last loss"]
+    assert float(slowly) > float(quickly)
     grid = tmp_path / "grid.toml"
     spec = changed(run={"metrics": []}, grid={"method.lr": [0.01, 0.5]}, metric={"of": "loss"}) | {"partition": alike}
     grid.write_text(tomli_w.dumps(spec))
@@ -438,4 +441,6 @@ def test_runs_without_accuracy_are_compared_by_loss(tmp_path: Path) -> None:
     slow, fast = swept.cells
     assert slow.value == swept.trials[0].loss == fedquilt.summary(tmp_path / "grid" / "lr=0.01")["loss"]
     assert fast.value == swept.trials[1].loss
+    assert slow.value is not None
+    assert fast.value is not None
     assert slow.value > fast.value

@@ -1,4 +1,4 @@
-"""Runs from Python: the same run folder as the command line writes, progress where somebody looks, results that are shown."""
+"""Runs from Python: the run folder of the command line, progress where somebody looks, results that show themselves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_folder_is_that_of_the_command_line(kept, command):
     assert shown.code == 0
     assert result.digest in shown.out
     reported = fedquilt.report([folder, folder.parent / "other"], out=folder.parent / "report")
-    assert [row[1] for row in reported.rows] == ["fed_avg", "fed_avg_m"]
+    assert [row[1] for row in reported.tables[0].rows] == ["fed_avg", "fed_avg_m"]
 
 
 @pytest.mark.parametrize("which", ["last", "best"])
@@ -69,7 +69,7 @@ def test_what_evaluation_needs_is_said(kept, blobs, smooth, command):
     assert (
         "is a run from Python, and its data and model are in no file: give them, as in fedquilt.evaluate(" in answer.err
     )
-    with pytest.raises(RunError, match="holds a model of other layers or shapes"):
+    with pytest.raises(RunError, match="holds a model with other layers or shapes"):
         fedquilt.evaluate(folder, data=blobs, model=nn.Linear(8, 3))
     command("run", "spec.toml", "--out", "other")
     with pytest.raises(SpecError, match="describes its model; leave it out"):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
-from formats.images import write_images
-from formats.texts import several_posts, write_leaf, write_posts
+from sample_data.images import write_images
+from sample_data.texts import several_posts, write_leaf, write_posts
 
 import fedquilt
 from fedquilt.base.errors import SpecError

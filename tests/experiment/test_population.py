@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,7 +88,7 @@ def test_what_is_wrong_is_said(call, text: str, words: str) -> None:
 
 
 def test_tables_from_python() -> None:
-    tables = {"data": {"name": "digits"}, "partition": {"name": "iid", "clients": 5}}
+    tables: dict[str, dict[str, Any]] = {"data": {"name": "digits"}, "partition": {"name": "iid", "clients": 5}}
     assert fedquilt.inspect_partition(tables, ["partition.clients=7"]).about()["clients"] == 7
     assert tables["partition"]["clients"] == 5
     with pytest.raises(SpecError, match="the table is missing"):

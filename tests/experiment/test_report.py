@@ -198,31 +198,6 @@ def test_impossible_target(recorded: Callable[..., Path], tmp_path: Path, target
         fedquilt.report([recorded("a", 0.2)], tmp_path / "report", target)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda path: None, "there is no such folder"),
-        (lambda path: path.mkdir(), "is empty; `fedquilt run SPEC --out {path}` makes one"),
-        (lambda path: path.write_text("a"), "is a file; a report takes run folders, and folders of runs"),
-        (
-            lambda path: (path / "holiday").mkdir(parents=True),
-            r"holds no run (there is no spec.toml in it or below it); ",
-        ),
-        (lambda path: _half_written(path), "{path}/spec.toml: is damaged: it is empty. Put a good copy back."),
-        (lambda path: _not_begun(path), "{path}: none of the experiment's 2 trials has begun; `fedquilt sweep "),
-        (lambda path: _no_experiment(path), "{path}: the experiment cannot be read: "),
-    ],
-)
-def test_folders_that_are_no_runs(make: Callable[[Path], object], message: str, tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    make(path)
-    with pytest.raises(RunError) as error:
-        fedquilt.report([path], tmp_path / "report")
-    assert message.format(path=path) in str(error.value)
-    assert str(error.value).count("\n") == 0, "one message"
-    assert not (tmp_path / "report").exists()
-
-
 def _half_written(path: Path) -> None:
     path.mkdir()
     (path / "spec.toml").touch()
@@ -244,14 +219,38 @@ def _no_experiment(path: Path) -> None:
     (path / "experiment.toml").write_text("[grid]\n")
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: None, "there is no such folder"),
+        (lambda path: path.mkdir(), "is empty; `fedquilt run SPEC --out {path}` makes one"),
+        (lambda path: path.write_text("a"), "is a file; a report takes run folders, and folders of runs"),
+        (
+            lambda path: (path / "holiday").mkdir(parents=True),
+            r"holds no run (there is no spec.toml in it or below it); ",
+        ),
+        (_half_written, "{path}/spec.toml: is damaged: it is empty. Put a good copy back."),
+        (_not_begun, "{path}: none of the experiment's 2 trials has begun; `fedquilt sweep "),
+        (_no_experiment, "{path}: the experiment cannot be read: "),
+    ],
+)
+def test_folders_that_are_no_runs(make: Callable[[Path], object], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    make(path)
+    with pytest.raises(RunError) as error:
+        fedquilt.report([path], tmp_path / "report")
+    assert message.format(path=path) in str(error.value)
+    assert str(error.value).count("\n") == 0, "one message"
+    assert not (tmp_path / "report").exists()
+
+
 # Summaries
 
 
 def test_summary_counts_who_was_left_out(recorded: Callable[..., Path]) -> None:
     path = recorded("faulty", 0.2, 0.3)
     first, second = record(1, 0.2), record(2, 0.3)
-    unusable = {"kind": "unusable update"}
-    first["dropped"] = [{"client": k, "reason": f"sent {k}e9"} | unusable for k in (3, 4)]
+    first["dropped"] = [{"client": k, "reason": f"sent {k}e9", "kind": "unusable update"} for k in (3, 4)]
     second |= {"dropped": [{"client": 1, "kind": "error", "reason": "OSError: gone"}], "applied": False}
     (path / "metrics.jsonl").write_text(sealed_json(first) + sealed_json(second))
     about = fedquilt.summary(path)

@@ -50,6 +50,7 @@ def test_defaults_are_filled_in() -> None:
         "diagnose": False,
         "checkpoint_seconds": 10.0,
         "on_divergence": "stop",
+        "keep": "last",
     }
     assert resolved["engine"] == {"name": "processes", "compute": "eager", "precision": "float32", "device": "cpu"}
     assert resolved["data"] == {"name": "digits", "test_fraction": 0.2, "seed": 0}
@@ -352,6 +353,8 @@ def test_run_folder_has_a_record_of_every_round(finished: fedquilt.Run) -> None:
             "applied",
             "steps",
             "examples",
+            "batches",
+            "gradients",
             "bytes_down",
             "bytes_up",
             "seconds",

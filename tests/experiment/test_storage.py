@@ -41,7 +41,7 @@ name = "inline"
 """
 
 
-class After:
+class After(fedquilt.Watcher):
     """Does something after a round."""
 
     def __init__(self, last: int, do: Callable[[], object]) -> None:
@@ -88,7 +88,7 @@ def test_a_folder_that_cannot_be_written_any_more(
     with monkeypatch.context() as patch:
         watcher = After(3, lambda: failing(patch, number, folder))
         with pytest.raises(StorageError) as error:
-            fedquilt.run(spec, out=folder, watcher=watcher)  # type: ignore[arg-type]
+            fedquilt.run(spec, out=folder, watcher=watcher)
     assert str(error.value) == (
         f"{folder}: cannot be written: refused. {todo}, then continue with `fedquilt resume {folder}`; "
         "what was saved before is intact"
@@ -120,7 +120,7 @@ def test_a_record_that_does_not_fit_is_not_left_in_part(spec: Path, tmp_path: Pa
             stack.enter_context(small_files((folder / "metrics.jsonl").stat().st_size + 100))
 
         with pytest.raises(StorageError, match=r"cannot be written: File too large\. Free some space"):
-            fedquilt.run(spec, out=folder, watcher=After(2, fill))  # type: ignore[arg-type]
+            fedquilt.run(spec, out=folder, watcher=After(2, fill))
     about = fedquilt.summary(folder)
     assert (about["round"], about["saved_round"], about["damage"]) == (2, 2, [])
     assert len(fedquilt.resume(folder).result.history) == 6
@@ -141,7 +141,7 @@ def test_a_folder_that_is_removed_while_it_is_used(seconds: int, spec: Path, tmp
     with pytest.raises(
         StorageError, match="The folder is gone: if it was moved, put it back and continue with"
     ) as error:
-        fedquilt.run(spec, [f"run.checkpoint_seconds={seconds}"], out=folder, watcher=watcher)  # type: ignore[arg-type]
+        fedquilt.run(spec, [f"run.checkpoint_seconds={seconds}"], out=folder, watcher=watcher)
     assert "what was saved" not in str(error.value)
     assert not folder.exists()
 
@@ -149,7 +149,7 @@ def test_a_folder_that_is_removed_while_it_is_used(seconds: int, spec: Path, tmp
 def test_a_folder_that_is_moved_while_it_is_used_goes_on_where_it_is(spec: Path, tmp_path: Path) -> None:
     folder, moved = tmp_path / "run", tmp_path / "moved"
     with pytest.raises(StorageError, match="The folder is gone"):
-        fedquilt.run(spec, out=folder, watcher=After(3, lambda: folder.rename(moved)))  # type: ignore[arg-type]
+        fedquilt.run(spec, out=folder, watcher=After(3, lambda: folder.rename(moved)))
     assert len(fedquilt.resume(moved).result.history) == 6
 
 

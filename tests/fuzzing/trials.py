@@ -119,7 +119,7 @@ def _work(connection: Connection, stack: Path) -> None:
             connection.send(outcome)
 
 
-class _Moment:
+class _Moment(fedquilt.Watcher):
     """Interrupts training after its first round, or after a moment."""
 
     begun = False

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 import fedquilt
-from fedquilt.algorithm.parts.convergence import LossStandsStill
+from fedquilt.methods.one_shot import LossStandsStill
 
 INF = float("inf")
 

@@ -16,7 +16,7 @@ from fedquilt.methods.krum import krum
 from fedquilt.methods.median import median
 from fedquilt.methods.norm_bound import norm_bound
 from fedquilt.methods.trimmed_mean import trimmed_mean
-from fedquilt.simulate.corruption import Corruption
+from fedquilt.simulate.simulation import Corruption
 
 INF = float("inf")
 WRAPPERS = [median, trimmed_mean, krum, geometric_median, norm_bound]

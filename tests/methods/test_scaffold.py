@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.algorithm.parts.weights import equally
+from fedquilt.algorithm.parts.reduction import equally
 
 INF = float("inf")
 

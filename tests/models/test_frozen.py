@@ -69,7 +69,7 @@ def test_mobilenet_v2_has_the_layers_of_its_table() -> None:
 def test_what_has_no_matrix_goes_with_a_layer() -> None:
     model = resnet20_fixup()
     train_only(model, 3)
-    own = [f"blocks.8.{name}" for name, p in model.blocks[8].named_parameters()]
+    own = [f"blocks.8.{name}" for name, p in model.get_submodule("blocks.8").named_parameters()]
     assert trained(model) == [*own, "classifier.weight", "classifier.bias"]
     train_only(model := resnet20_fixup(), 20)
     assert len(trained(model)) == len(list(model.parameters()))
@@ -126,7 +126,7 @@ METHODS = {
 
 
 @pytest.fixture
-def deep() -> nn.Module:
+def deep() -> nn.Sequential:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 6), nn.Tanh(), nn.Linear(6, 3))
     module.classifier_layer = "4"  # type: ignore[assignment]
@@ -155,7 +155,7 @@ def stays_and_agrees(
 @pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "compiled"])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_rest_stays_and_engines_agree(
-    deep: nn.Module, blobs: Data, unbalanced: Partition, method: str, engine: str
+    deep: nn.Sequential, blobs: Data, unbalanced: Partition, method: str, engine: str
 ) -> None:
     stays_and_agrees(deep, blobs, unbalanced, method, engine, trainable=2)
 
@@ -168,14 +168,14 @@ def test_the_rest_stays_where_the_step_is_compiled(
     stays_and_agrees(smooth, blobs, unbalanced, method, "compiled", trainable=1)
 
 
-def test_the_callers_own_model_is_not_changed(deep: nn.Module, blobs: Data, unbalanced: Partition) -> None:
+def test_the_callers_own_model_is_not_changed(deep: nn.Sequential, blobs: Data, unbalanced: Partition) -> None:
     before = [p.clone() for p in deep.parameters()]
     ran(deep, blobs, unbalanced, "fed_avg", "inline")
     assert all(p.requires_grad for p in deep.parameters())
     assert all(torch.equal(p, old) for p, old in zip(deep.parameters(), before, strict=True))
 
 
-def test_what_is_frozen_is_not_sent(deep: nn.Module, blobs: Data, unbalanced: Partition) -> None:
+def test_what_is_frozen_is_not_sent(deep: nn.Sequential, blobs: Data, unbalanced: Partition) -> None:
     result = ran(deep, blobs, unbalanced, "fed_avg", "processes")
     sent = 4 * (16 * 6 + 6 + 6 * 3 + 3) * len(unbalanced)
     assert [record["bytes_down"] for record in result.history] == [sent] * 3
@@ -184,7 +184,7 @@ def test_what_is_frozen_is_not_sent(deep: nn.Module, blobs: Data, unbalanced: Pa
 
 @pytest.mark.parametrize("engine", ["inline", "vectorised", pytest.param("compiled", marks=pytest.mark.thorough)])
 def test_training_the_rest_is_training_it_on_the_frozen_parts_outputs(
-    deep: nn.Module, blobs: Data, unbalanced: Partition, engine: str, request: pytest.FixtureRequest
+    deep: nn.Sequential, blobs: Data, unbalanced: Partition, engine: str, request: pytest.FixtureRequest
 ) -> None:
     if engine == "compiled":
         request.getfixturevalue("compiler")
@@ -211,11 +211,11 @@ def test_a_frozen_convolution_trains_with_channels_last() -> None:
         for engine in (fedquilt.inline(), fedquilt.processes(workers=2))
     ]
     assert results[0].digest == results[1].digest
-    assert torch.equal(results[0].model[0].weight, net[0].weight)
-    assert results[0].model[0].weight.is_contiguous()
+    assert torch.equal(results[0].model.get_parameter("0.weight"), net.get_parameter("0.weight"))
+    assert results[0].model.get_parameter("0.weight").is_contiguous()
 
 
-def test_a_penalty_on_a_frozen_classifier_is_refused(deep: nn.Module, blobs: Data, unbalanced: Partition) -> None:
+def test_a_penalty_on_a_frozen_classifier_is_refused(deep: nn.Sequential, blobs: Data, unbalanced: Partition) -> None:
     with pytest.raises(FedquiltError, match="fed_avg_r changes how the classifier learns, but 4 is frozen"):
         fedquilt.train(deep, blobs, unbalanced, METHODS["fed_avg_r"], 1, engine=fedquilt.inline(), trainable=["2"])
 
@@ -231,7 +231,7 @@ def test_a_frozen_classifier_is_diagnosed_all_the_same(blobs: Data, unbalanced: 
 
 
 def test_an_interrupted_run_goes_on_with_what_was_frozen(
-    deep: nn.Module, blobs: Data, unbalanced: Partition, tmp_path: Path
+    deep: nn.Sequential, blobs: Data, unbalanced: Partition, tmp_path: Path
 ) -> None:
     def train(rounds: int, out: Path | None) -> fedquilt.Result:
         return fedquilt.train(
@@ -242,17 +242,19 @@ def test_an_interrupted_run_goes_on_with_what_was_frozen(
     assert train(4, tmp_path / "run").digest == train(4, None).digest
 
 
-def test_a_run_starts_from_a_file(deep: nn.Module, blobs: Data, unbalanced: Partition, tmp_path: Path) -> None:
+def test_a_run_starts_from_a_file(deep: nn.Sequential, blobs: Data, unbalanced: Partition, tmp_path: Path) -> None:
     save_file(deep.state_dict(), tmp_path / "weights.safetensors")
     torch.manual_seed(5)
     other = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 6), nn.Tanh(), nn.Linear(6, 3))
     common = {"method": METHODS["fed_avg"], "rounds": 1, "engine": fedquilt.inline(), "trainable": 2}
     warm = fedquilt.train(other, blobs, unbalanced, start=tmp_path / "weights.safetensors", **common)  # type: ignore[arg-type]
     assert warm.digest == fedquilt.train(deep, blobs, unbalanced, **common).digest  # type: ignore[arg-type]
-    assert torch.equal(warm.model[0].weight, deep[0].weight)
+    assert torch.equal(warm.model.get_parameter("0.weight"), deep.get_parameter("0.weight"))
 
 
-def test_a_file_that_changed_is_noticed(deep: nn.Module, blobs: Data, unbalanced: Partition, tmp_path: Path) -> None:
+def test_a_file_that_changed_is_noticed(
+    deep: nn.Sequential, blobs: Data, unbalanced: Partition, tmp_path: Path
+) -> None:
     def train(rounds: int) -> fedquilt.Result:
         return fedquilt.train(
             deep, blobs, unbalanced, METHODS["fed_avg"], rounds, engine=fedquilt.inline(), out=tmp_path / "run",

@@ -82,10 +82,10 @@ def test_without_peepholes_it_is_torchs() -> None:
     made, x = layer(peepholes=False, biases=2), sequences()
     theirs = nn.LSTM(3, 2, batch_first=True).double()
     with torch.no_grad():
-        theirs.weight_ih_l0.copy_(made.weight_ih)
-        theirs.weight_hh_l0.copy_(made.weight_hh)
-        theirs.bias_ih_l0.copy_(made.bias[0])
-        theirs.bias_hh_l0.copy_(made.bias[1])
+        theirs.get_parameter("weight_ih_l0").copy_(made.weight_ih)
+        theirs.get_parameter("weight_hh_l0").copy_(made.weight_hh)
+        theirs.get_parameter("bias_ih_l0").copy_(made.bias[0])
+        theirs.get_parameter("bias_hh_l0").copy_(made.bias[1])
     torch.testing.assert_close(made(x), theirs(x)[0])
 
 

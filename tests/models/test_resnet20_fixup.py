@@ -77,7 +77,7 @@ def test_channels_last_and_functional_calls_give_the_same() -> None:
     with torch.no_grad():
         plain = model(x)
         called = torch.func.functional_call(model, dict(model.named_parameters()), (x,))
-        last = model.to(memory_format=torch.channels_last)(x)
+        last = model.to(memory_format=torch.channels_last)(x)  # type: ignore[call-overload]
     assert plain.std() > 0.01
     assert torch.equal(called, plain)
     torch.testing.assert_close(last, plain, rtol=1e-4, atol=1e-5)

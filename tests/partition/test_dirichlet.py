@@ -1,6 +1,6 @@
 """The Dirichlet partition against its closed forms."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def one_by_one(left: list[int], q: list[float], size: int) -> dict[tuple[int, ..
     """Return the exact law of one client's counts when its examples are drawn singly by equation 5."""
     law: dict[tuple[int, ...], float] = {(0,) * len(q): 1.0}
     for _ in range(size):
-        following: Counter[tuple[int, ...]] = Counter()
+        following: defaultdict[tuple[int, ...], float] = defaultdict(float)
         for counts, chance in law.items():
             open_ = [c for c in range(len(q)) if counts[c] < left[c]]
             for c in open_:

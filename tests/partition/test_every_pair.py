@@ -1,6 +1,6 @@
 """Every data set with every partition in a round of training, in worker processes, or a clear message why not.
 
-The data sets are those of `formats.every_data_set`. A data set that is registered and not entered there, or a partition
+The data sets are those of `sample_data.every_data_set`. A data set that is registered and not entered there, or a partition
 that is not entered here, fails the first test.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from formats.every_data_set import CASES, Case
+from sample_data.every_data_set import CASES, Case
 from torch import nn
 
 import fedquilt

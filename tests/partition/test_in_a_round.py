@@ -60,6 +60,7 @@ def noisy(data: Data, noise: Noise) -> Data:
 @pytest.mark.parametrize("prepared", [False, True])
 def test_noise_is_as_if_added_beforehand(prepared: bool, blobs: Data, smooth: nn.Module) -> None:
     held = fedquilt.feature_skew(blobs.train.y.numpy(), clients=6, sigma=1.0, seed=2)
+    assert held.noise is not None
     data = replace(blobs, prepare=torch.Tensor.clone) if prepared else blobs
     clean = replace(held, noise=None)
     for method in (
@@ -80,7 +81,7 @@ def test_noise_is_as_if_added_beforehand(prepared: bool, blobs: Data, smooth: nn
 
 
 def test_noise_has_the_variance_it_says() -> None:
-    noise = Noise(np.repeat(np.float32([0.0, 0.5, 2.0]), 40), seed=4)
+    noise = Noise(np.repeat(np.array([0.0, 0.5, 2.0], dtype=np.float32), 40), seed=4)
     drawn = noise.added(torch.zeros(120, 500), np.arange(120)).reshape(3, -1).double()
     assert drawn[0].abs().max() == 0
     # The standard deviation of 20,000 draws is within 5 standard errors, σ/√(2n), of the true one.

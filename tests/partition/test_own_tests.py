@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from fedquilt.base.errors import FedquiltError, SpecError
 from fedquilt.data.data import Data, Split
 from fedquilt.partition.client_tests import deal_tests
 
-PARTITIONS = {
+PARTITIONS: dict[str, dict[str, Any]] = {
     "iid": {},
     "shards": {},
     "dirichlet": {"alpha": 0.5},
@@ -38,6 +39,7 @@ def images() -> Data:
 def test_mcmahans_cifar_clients(images: Data) -> None:
     held = fedquilt.iid(images.train.y.numpy(), clients=100, own_test=True, data=images)
     assert (held.sizes == 500).all()
+    assert held.test is not None
     assert (held.test.sizes == 100).all()
     assert np.array_equal(np.sort(held.test.indices), np.arange(10_000))
 
@@ -45,6 +47,7 @@ def test_mcmahans_cifar_clients(images: Data) -> None:
 def test_two_classes_to_train_are_the_two_to_be_tested_on(images: Data) -> None:
     labels = images.train.y.numpy()
     held = fedquilt.shards(labels, clients=100, own_test=True, data=images)
+    assert held.test is not None
     train, test = held.class_counts(labels, 10), held.test.class_counts(images.test.y.numpy(), 10)
     assert np.array_equal(test * 5, train)
 
@@ -96,6 +99,7 @@ def test_clients_are_tested_on_their_own_examples(blobs: Data, smooth: torch.nn.
     method = fedquilt.fed_avg(fraction=0.5, lr=0.02)
     result = fedquilt.train(smooth, blobs, held, method, rounds=2, engine=fedquilt.inline())
     right = (result.model(blobs.test.x).argmax(dim=1) == blobs.test.y).numpy()
+    assert held.test is not None
     each = [right[held.test.client(k)].mean() for k in range(6) if len(held.test.client(k))]
     record = result.history.records[-1]
     assert record["per_client_accuracy"] == pytest.approx(right[held.test.indices].mean())
@@ -128,11 +132,13 @@ def test_own_tests_that_do_not_fit_are_refused(blobs: Data, smooth: torch.nn.Mod
 def test_natural_clients() -> None:
     x, y = torch.zeros(6, 1), torch.tensor([0, 1, 0, 1, 0, 1])
     train = Split(x, y, ids=np.array([10, 30, 10, 30, 20, 10]))
-    test = Split(x, y, ids=np.array([30, 5, 30, 40, 10, 10]))
+    ids = np.array([30, 5, 30, 40, 10, 10])
+    test = Split(x, y, ids=ids)
     held = fedquilt.natural(Data("mine", train, test, classes=2))
     assert [held.client(k).tolist() for k in range(3)] == [[0, 2, 5], [4], [1, 3]]
+    assert held.test is not None
     assert [held.test.client(k).tolist() for k in range(3)] == [[4, 5], [], [0, 2]]
-    strangers = replace(test, ids=test.ids + 100)  # type: ignore[operator]
+    strangers = replace(test, ids=ids + 100)
     assert fedquilt.natural(Data("mine", train, strangers, classes=2)).test is None, "nobody has a test of its own"
     larger = fedquilt.natural(Data("mine", train, test, classes=2), least=2, own_test=False)
     assert [larger.client(k).tolist() for k in range(2)] == [[0, 2, 5], [1, 3]]

@@ -144,7 +144,7 @@ def test_targets_that_are_no_classes(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64])
-def test_any_whole_number_type(dtype: type) -> None:
+def test_any_whole_number_type(dtype: type[np.integer[Any]]) -> None:
     labels = np.repeat(np.arange(3), 4).astype(dtype)
     for held in (iid(labels, clients=2), shards(labels, clients=2), dirichlet(labels, clients=2, alpha=1.0)):
         assert np.array_equal(np.sort(held.indices), np.arange(12))

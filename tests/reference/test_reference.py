@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import math
 
-import hsu_2019
-import hsu_2020
-import mcmahan_2017
-import ozdayi_2020
 import pytest
 import torch
-import wei_2022
-from federation import (
+from reference import hsu_2019, hsu_2020, mcmahan_2017, ozdayi_2020, wei_2022
+from reference.federation import (
     CLIENTS,
     INF,
     ROUNDS,

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import hsu_2019
 import numpy as np
-import ozdayi_2020
 import pytest
 import torch
-import wei_2022
-from federation import CLIENTS, INF, ROUNDS, SEED, SIZES, Fourier, cohorts, distance, named, network, plain, trained
+from reference import hsu_2019, ozdayi_2020, wei_2022
+from reference.federation import (
+    CLIENTS,
+    INF,
+    ROUNDS,
+    SEED,
+    SIZES,
+    Fourier,
+    cohorts,
+    distance,
+    named,
+    network,
+    plain,
+    trained,
+)
 
 import fedquilt
 from fedquilt.base.rng import generator

@@ -16,7 +16,7 @@ from fedquilt.algorithm.loss import Loss
 from fedquilt.algorithm.parts.norms import clip_by_norm
 from fedquilt.partition import Partition
 from fedquilt.simulate.corrupt import corrupt
-from fedquilt.simulate.corruption import corrupt_clients
+from fedquilt.simulate.simulation import corrupt_clients
 
 INF = float("inf")
 ONE_STEP = {"lr": 0.5, "fraction": 1.0, "batch": INF}

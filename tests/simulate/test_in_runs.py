@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from torch import nn
@@ -20,7 +22,7 @@ from fedquilt.simulate.simulation import combined
 from fedquilt.simulate.stragglers import stragglers
 
 INF = float("inf")
-COMMON = {"lr": 0.1, "fraction": 0.5, "batch": 10}
+COMMON: dict[str, Any] = {"lr": 0.1, "fraction": 0.5, "batch": 10}
 NOBODY = availability(low=0.0, high=0.0)
 
 
@@ -267,7 +269,7 @@ def test_two_that_set_the_same_thing_are_named():
         (lambda: availability(period=0), "period: must be at least 1"),
         (lambda: availability(high=1.1), "high: must be at most 1"),
         (lambda: corrupt(share=1.0), "share: must be less than 1"),
-        (lambda: corrupt(kind="zero"), "kind: must be one of 'nan', 'sign_flip', 'noise' or 'label_flip'"),
+        (lambda: corrupt(kind="zero"), "kind: must be one of 'nan', 'sign_flip', 'noise' or 'label_flip'"),  # type: ignore[arg-type]
         (lambda: corrupt(strength=0.0), "strength: must be greater than 0"),
     ],
 )

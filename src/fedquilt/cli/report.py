@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 import fedquilt
+from fedquilt.base.text import percent
 from fedquilt.cli.console import out, say, warn
 from fedquilt.cli.options import NoImport
 from fedquilt.cli.results import show_results
@@ -37,23 +38,25 @@ def report(
         if part.result is not None:
             show_results(part.result)
         for shown in part.tables if part.result is None else ():
-            out.print(_runs(shown.without_empty()))
-            say(shown.caption)
+            out.print(_runs(shown.without_empty(), done.target))
     for text in done.damage:
         warn(text)
     say(f"Tables and figures: {folder}")
     say(f"Open in a browser: {done.page}")
 
 
-def _runs(shown: TextTable) -> Table:
-    """Lay a table of runs out for a terminal, without the columns that all rows could do without."""
-    hidden = {"method", "partition", "rounds", "MB sent"} if len(shown.header) > 6 else set()
-    states = shown.header.index("state") if "state" in shown.header else None
-    if states is not None and all(row[states] == "finished" for row in shown.rows):
+def _runs(shown: TextTable, target: float | None) -> Table:
+    """Lay a table of runs out for a terminal: without what only a page has room for."""
+    hidden = {"method", "partition", "rounds", "MB sent"}
+    if "last accuracy" in shown.header:
+        hidden.add("last loss")
+    if "state" in shown.header and all(row[shown.header.index("state")] == "finished" for row in shown.rows):
         hidden.add("state")
+    short = {"last accuracy": "last", "best accuracy": "best"}
+    short["rounds to target"] = f"rounds to {percent(target) if target else 'target'}"
     kept = [place for place, name in enumerate(shown.header) if name not in hidden]
-    first, *others = (shown.header[place] for place in kept)
-    table = Table(Column(first, overflow="fold"), *others)
+    first, *others = (short.get(shown.header[place], shown.header[place]) for place in kept)
+    table = Table(Column(first, overflow="fold", min_width=12), *others)
     for row in shown.rows:
         table.add_row(*(escape(row[place]) for place in kept))
     return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,14 +38,14 @@ def sweep(
     """Run an experiment's trials, several at once; finished ones are kept, interrupted ones go on."""
     from fedquilt.experiment.design.experiment import load_experiment
     from fedquilt.experiment.sweeping.display import sweep_display
+    from fedquilt.experiment.sweeping.local import ThisMachine
 
-    experiment = load_experiment(file, sets or (), unsets or (), scale, only or ())
     display = sweep_display(out, file.stem)
     budget = None if minutes is None else 60 * minutes
-    try:
-        done = fedquilt.sweep(experiment, out=folder, jobs=jobs, watcher=display, budget_seconds=budget)
-    finally:
-        display.close()
+    # The process that trials are started from imports PyTorch while this one does, and not after it.
+    with closing(ThisMachine()) as here, closing(display):
+        experiment = load_experiment(file, sets or (), unsets or (), scale, only or ())
+        done = fedquilt.sweep(experiment, (), folder, jobs, (), None, display, (), budget, here)
     _close(done)
     if done.interrupted or done.out_of_time:
         again = ["fedquilt", "sweep", str(file), *_words("--scale", scale), *_words("--jobs", jobs)]

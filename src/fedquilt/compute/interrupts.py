@@ -19,6 +19,10 @@ _NO_REQUEST = {getattr(signal, name) for name in ("SIGALRM", "SIGCHLD", "SIGWINC
 """Signals that do not ask for an end."""
 
 
+_OUTSIDE = "comes_from_outside"
+"""The attribute of an exception that says so."""
+
+
 class _Notes(NamedTuple):
     """A pipe that the system writes the numbers of signals into, and what tells that it is still the same one."""
 
@@ -61,6 +65,13 @@ def comes_from_outside(error: BaseException) -> bool:
         return True
     if not isinstance(error, KeyboardInterrupt):
         return False
+    if not hasattr(error, _OUTSIDE):  # notes can be read only once, and several callers ask about the same exception
+        setattr(error, _OUTSIDE, _end_was_requested())
+    return bool(getattr(error, _OUTSIDE))
+
+
+def _end_was_requested() -> bool:
+    """Read the notes, and say whether there was a signal that asks for an end."""
     if not _noted:  # nobody took notes; workers ignore Ctrl-C
         return multiprocessing.parent_process() is None
     try:

@@ -18,7 +18,7 @@ from fedquilt.base.memory import require_memory
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data, Split, require_countable
 from fedquilt.data.numbered import number_clients
-from fedquilt.data.ranges import to_range
+from fedquilt.data.scale import to_range
 from fedquilt.data.stratified import stratified
 
 Values = npt.NDArray[Any]

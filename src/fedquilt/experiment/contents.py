@@ -143,7 +143,7 @@ def _read(folder: Path) -> Contents:
     good, bad = _read_checkpoints(checkpoint_paths(folder))
     records, lines = _read_records(folder / METRICS)
     saved, lost = _chosen(good, [record["round"] for record in records])
-    damage = [*bad.values()]
+    damage = [*bad.values(), *_read_checkpoints(checkpoint_paths(folder, BEST))[1].values()]
     if lines or lost:
         damage.append(_about_records(folder / METRICS, lines, lost, len(records)))
     paths = [path for path, _ in good]
@@ -295,13 +295,13 @@ def read_saved(folder: Path) -> Saved | None:
 
 
 def read_best(folder: Path) -> Saved | None:
-    """Read the newest of the best models that are kept and good."""
-    for path in checkpoint_paths(folder, BEST):
-        try:
-            return Saved(path, *checkpoint.load(path))
-        except RunError:
-            continue
-    return None
+    """Read the best model, if it is kept: the newest, since those before it were best before. Damaged, it is a RunError."""
+    paths = checkpoint_paths(folder, BEST)
+    good, bad = _read_checkpoints(paths[:1])
+    if bad:
+        raise RunError(bad[paths[0]])
+    best = good[0][1] if good else None
+    return best if isinstance(best, Saved) else None
 
 
 def checkpoint_paths(folder: Path, kind: str = NEWEST) -> list[Path]:
@@ -330,7 +330,7 @@ def _read_checkpoints(paths: Sequence[Path]) -> tuple[list[tuple[Path, Saved | i
             if path.exists():  # a run that goes on removes those it no longer needs
                 bad[path] = f"{error}; it is not used"
             continue
-        if path.stem != f"round-{found.run.round:08d}":
+        if number_of(path) != found.run.round:
             bad[path] = f"{path}: is damaged: it holds round {found.run.round}; it is not used"
         else:
             good.append((path, found.run.round if good else found))

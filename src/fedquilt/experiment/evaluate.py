@@ -130,7 +130,9 @@ def _from_python(
 def _loaded(federation: Federation, path: Path, about: dict[str, str]) -> Federation:
     """Return the federation with what a checkpoint has of its model besides the state, or refuse another model."""
     if about.get(NAMES, names_of(federation.replica)) != names_of(federation.replica):
-        raise RunError(f"{path}: holds a model of other layers or shapes than its spec describes now, or than is given")
+        raise RunError(
+            f"{path}: holds a model with other layers or shapes than its spec describes now, or than the one given"
+        )
     federation.replica.put_frozen(load_frozen(path))
     return replace(federation, tests=None)
 

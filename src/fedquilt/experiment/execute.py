@@ -15,7 +15,7 @@ from fedquilt.analysis.curves import History
 from fedquilt.analysis.diagnosis import diagnose
 from fedquilt.analysis.standing import Standing
 from fedquilt.base import interrupts
-from fedquilt.base.errors import FedquiltError
+from fedquilt.base.errors import FedquiltError, RunError
 from fedquilt.experiment.contents import ASIDE, number_of
 from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.fingerprint import SETTINGS, digest, fingerprint, require_same, written
@@ -166,7 +166,10 @@ def _best_so_far(folder: RunFolder, records: Sequence[Record], run: RunState) ->
     best = Standing.of(records).best
     if best is None:
         return None
-    found = folder.best()
+    try:
+        found = folder.best()
+    except RunError:  # which was said when the folder was read
+        found = None
     if found is not None and found.run.round == best.round:
         return found.run
     warnings.warn(

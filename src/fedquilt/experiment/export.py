@@ -109,8 +109,7 @@ def stored(
             raise RunError(f'{file}: a checkpoint is given, and the "best" is asked for as well: give one of them')
         best = folder.best()
         if best is None:
-            kept = f"no best model is kept{', or it is damaged' if folder.bests else ''}"
-            raise RunError(f'{folder.path}: {kept}; a run with [run] keep = "best" keeps it')
+            raise RunError(f'{folder.path}: no best model is kept; a run with [run] keep = "best" keeps it')
         return best.path, best.run, best.about
     if file is not None:
         if not Path(file).is_file():

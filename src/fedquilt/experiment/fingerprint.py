@@ -67,6 +67,10 @@ def require_same(folder: RunFolder, before: Mapping[str, str], now: Mapping[str,
         )
 
 
+SAME_RESULT = frozenset({"run.checkpoint_seconds", "run.import_from", "run.keep", "run.track"})
+"""Keys that change nothing of a run's result."""
+
+
 def differences(
     before: Mapping[str, Any], now: Mapping[str, Any], free: Collection[str]
 ) -> Iterator[tuple[str, Any, Any]]:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from fedquilt.analysis.curves import History
 from fedquilt.base.text import clock, counted, percent, scores
+from fedquilt.experiment.watching import Watcher
 
 REFRESH = 0.1
 NOTEBOOK_REFRESH = 0.5
@@ -128,7 +129,7 @@ WIDE = 100
 """Columns of a terminal that is not narrow."""
 
 
-class Live:
+class Live(Watcher):
     """Two lines: how far the run is, with a bar and the time that is left; and how it goes.
 
     A title that leaves no room for the others, such as that of a sweep's point with many keys, has a line of its own.
@@ -184,7 +185,7 @@ class Live:
         self._live.update(Group(*lines if self._beside else [Text(self._title), *lines]), refresh=True)
 
 
-class Notebook:
+class Notebook(Watcher):
     """The same in a notebook: one output that is kept up to date."""
 
     def __init__(self, title: str) -> None:
@@ -199,7 +200,7 @@ class Notebook:
         from IPython.display import display
 
         self._gist = Gist(history, last)
-        self._handle = display(self._page(), display_id=True)
+        self._handle = display(self._page(), display_id=True)  # type: ignore[no-untyped-call]
 
     def heard(self, clients: int, total: int) -> None:
         """Count the round's clients."""
@@ -232,14 +233,16 @@ class Notebook:
         pace = self._gist.pace
         bar = f'<progress value="{pace.done}" max="{pace.last}"></progress>'
         lines = [html.escape(text) for text in (self._title, self._gist.far(), "  ".join(self._gist.words()))]
-        return HTML(f"<div><b>{lines[0]}</b> {bar} {lines[1]}<br>{lines[2]}</div>")
+        return HTML(  # type: ignore[no-untyped-call]
+            f"<div><b>{lines[0]}</b> {bar} {lines[1]}<br>{lines[2]}</div>"
+        )
 
 
 def _line(text: str) -> Text:
     return Text(text, no_wrap=True, overflow="ellipsis")
 
 
-class Lines:
+class Lines(Watcher):
     """A line per round, or one every few seconds when rounds are short."""
 
     def __init__(self, console: Console, title: str) -> None:

@@ -80,7 +80,7 @@ def report(paths: str | Path | Sequence[str | Path], out: str | Path, target: fl
 def gather(paths: Sequence[Path], reader: Reader, target: float | None = None) -> tuple[list[Part], float | None]:
     """Read all that is asked for, and make the parts of the page."""
     if target is not None and not 0 < target <= 1:
-        raise SpecError(f"target: must be an accuracy above 0, at most 1, as in 0.97; got {target:g}")
+        raise SpecError(f"target: must be an accuracy above 0 and at most 1, such as 0.97; got {target:g}")
     if not paths:
         raise RunError("nothing to report: name a run folder, or a folder of runs")
     parts: list[Part] = []

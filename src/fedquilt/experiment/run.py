@@ -126,7 +126,7 @@ def resume(
         return _finished(folder, federation, engine, spec, watcher, from_start)
 
 
-def _watched(spec: Spec, watcher: Watcher | None) -> Watchers:
+def _watched(spec: Spec, watcher: Watcher | None) -> Watchers | None:
     """Return all who are told how a run goes: who asked for it, and the trackers that the spec names."""
     options = spec.options
     home = None if options.import_from is None else Path(options.import_from)

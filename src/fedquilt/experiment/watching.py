@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fedquilt.base.errors import reason_of
 
@@ -37,7 +37,7 @@ class AboutRun:
     settings: Mapping[str, Any]
 
 
-class Watcher(Protocol):
+class Watcher:
     """Is told how a run goes. Every method may be left out.
 
     >>> class Printer(Watcher):
@@ -77,7 +77,7 @@ def tell(watcher: object, method: str, *about: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Watchers:
+class Watchers(Watcher):
     """Several watchers as one: all are told, in their order."""
 
     each: tuple[object, ...]
@@ -111,9 +111,10 @@ class Watchers:
             tell(watcher, method, *about)
 
 
-def together(watchers: Iterable[object | None]) -> Watchers:
-    """Return some watchers as one; those that are None are left out."""
-    return Watchers(tuple(watcher for watcher in watchers if watcher is not None))
+def together(watchers: Iterable[object | None]) -> Watchers | None:
+    """Return some watchers as one; those that are None are left out, and of nobody nothing is left."""
+    there = tuple(watcher for watcher in watchers if watcher is not None)
+    return Watchers(there) if there else None
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ from functools import partial
 
 from fedquilt.algorithm.algorithm import Algorithm, Personalise, add_exchange, claim
 from fedquilt.algorithm.exchange import Exchange, Parting, Trained, Visit
-from fedquilt.algorithm.parts.proximal import pull_to_start
+from fedquilt.algorithm.parts.added import pull_to_start
 from fedquilt.algorithm.parts.sampling import DropLast
 from fedquilt.algorithm.transform import chain
 from fedquilt.base.arguments import BelowOne, ChangingBatchSize, ChangingCount, NonNegative, Rate

@@ -11,10 +11,9 @@ from dataclasses import replace
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.parts.descent import sgd
 from fedquilt.algorithm.parts.losses import cross_entropy
-from fedquilt.algorithm.parts.reduction import WeightedMean
+from fedquilt.algorithm.parts.reduction import WeightedMean, by_examples
 from fedquilt.algorithm.parts.sampling import DropLast, Epochs
 from fedquilt.algorithm.parts.selection import uniform
-from fedquilt.algorithm.parts.weights import by_examples
 from fedquilt.algorithm.transform import chain
 from fedquilt.base.arguments import ChangingBatchSize, ChangingCount, Fraction, Momentum, NonNegative, Rate, Size
 from fedquilt.base.registry import methods

@@ -15,11 +15,9 @@ import torch
 from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
 from fedquilt.algorithm.cohort import Cohort
 from fedquilt.algorithm.exchange import Exchange, Parting, Trained, Visit
+from fedquilt.algorithm.parts.added import add_given, pull_to_start
 from fedquilt.algorithm.parts.descent import sgd
-from fedquilt.algorithm.parts.given import add_given
-from fedquilt.algorithm.parts.proximal import pull_to_start
-from fedquilt.algorithm.parts.reduction import WeightedMean
-from fedquilt.algorithm.parts.weights import equally
+from fedquilt.algorithm.parts.reduction import WeightedMean, equally
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.transform import At, Transform, chain
 from fedquilt.algorithm.updates import ClientUpdate

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 from fedquilt.algorithm.algorithm import Algorithm, claim
+from fedquilt.algorithm.parts.reduction import equally
 from fedquilt.algorithm.parts.sampling import Epochs, Resample
 from fedquilt.algorithm.parts.selection import BySize, Uniform
-from fedquilt.algorithm.parts.weights import equally
 from fedquilt.base.arguments import Size
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import wrappers

@@ -10,7 +10,7 @@ from functools import partial
 
 from fedquilt.algorithm.algorithm import Algorithm, claim
 from fedquilt.algorithm.parts.held import Held
-from fedquilt.algorithm.parts.weiszfeld import geometric_median_of
+from fedquilt.algorithm.parts.robust import geometric_median_of
 from fedquilt.base.arguments import Count, NonNegative, Positive
 from fedquilt.base.registry import wrappers
 

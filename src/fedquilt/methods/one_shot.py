@@ -7,10 +7,10 @@ is the mean training loss of a pass over the data.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from fedquilt.algorithm.algorithm import Algorithm, Course
-from fedquilt.algorithm.parts.convergence import LossStandsStill
 from fedquilt.algorithm.parts.sampling import DropLast
 from fedquilt.base.arguments import BatchSize, Count, Momentum, NonNegative, Rate
 from fedquilt.base.registry import methods
@@ -46,3 +46,24 @@ def one_shot(
         drop_last=drop_last,
     )
     return replace(base, name="one_shot", course=Course(until=LossStandsStill(tolerance, patience), last_round=1))
+
+
+@dataclass(frozen=True)
+class LossStandsStill:
+    """The mean loss of a pass has fallen by no more than `tolerance` of the one before, `patience` passes in a row.
+
+    A loss that is not a number has not fallen.
+
+    >>> done = LossStandsStill(tolerance=0.1, patience=2)
+    >>> done([1.0, 0.5, 0.49]), done([1.0, 0.5, 0.49, 0.48])
+    (False, True)
+    """
+
+    tolerance: float
+    patience: int
+
+    def __call__(self, losses: list[float]) -> bool:
+        """Judge the losses of the passes so far."""
+        last = losses[-self.patience - 1 :]
+        falls = [before - after > self.tolerance * before for before, after in pairwise(last)]
+        return len(falls) == self.patience and not any(falls)

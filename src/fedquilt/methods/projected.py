@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.parts.noise import add_noise
+from fedquilt.algorithm.parts.added import add_noise
 from fedquilt.algorithm.parts.norms import Centre, project_to_ball
 from fedquilt.algorithm.transform import chain
 from fedquilt.base.arguments import NonNegative, PositiveOrInfinite

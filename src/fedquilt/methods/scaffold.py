@@ -18,8 +18,8 @@ from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
 from fedquilt.algorithm.cohort import Cohort
 from fedquilt.algorithm.exact import ExactMean
 from fedquilt.algorithm.exchange import Exchange, First, InitialFederation, Parting, Trained, Upload, Visit
-from fedquilt.algorithm.parts.given import add_given
-from fedquilt.algorithm.parts.weights import equally
+from fedquilt.algorithm.parts.added import add_given
+from fedquilt.algorithm.parts.reduction import equally
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.transform import chain
 from fedquilt.algorithm.updates import ClientUpdate

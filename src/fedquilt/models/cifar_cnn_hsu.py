@@ -11,7 +11,7 @@ from torch import nn
 from fedquilt.base.arguments import Size
 from fedquilt.base.registry import models
 from fedquilt.data.data import Data
-from fedquilt.models.classifier import ending_in_classifier
+from fedquilt.models.layers import convolved_and_pooled, ending_in_classifier
 from fedquilt.models.sizes import classes_of
 
 
@@ -26,14 +26,9 @@ def cifar_cnn_hsu(classes: Size | None = None, data: Data | None = None) -> nn.M
     >>> model(torch.zeros(2, 3, 32, 32)).shape, sum(p.numel() for p in model.parameters())
     (torch.Size([2, 10]), 1756426)
     """
-    # max(relu(x)) = relu(max(x)), gradients included: the ReLU after the pooling does a quarter of the work.
     return ending_in_classifier(
-        nn.Conv2d(3, 64, 5, padding=2),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
-        nn.Conv2d(64, 64, 5, padding=2),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
+        *convolved_and_pooled(3, 64),
+        *convolved_and_pooled(64, 64),
         nn.Flatten(),
         nn.Linear(8 * 8 * 64, 384),
         nn.ReLU(),

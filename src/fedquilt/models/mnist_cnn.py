@@ -12,7 +12,7 @@ from torch import nn
 from fedquilt.base.arguments import Size
 from fedquilt.base.registry import models
 from fedquilt.data.data import Data
-from fedquilt.models.classifier import ending_in_classifier
+from fedquilt.models.layers import convolved_and_pooled, ending_in_classifier
 from fedquilt.models.sizes import classes_of
 
 
@@ -28,16 +28,11 @@ def mnist_cnn(classes: Size | None = None, data: Data | None = None) -> nn.Modul
     >>> model(torch.zeros(2, 784)).shape, sum(p.numel() for p in model.parameters())
     (torch.Size([2, 10]), 1663370)
     """
-    # max(relu(x)) = relu(max(x)), gradients included: the ReLU after the pooling does a quarter of the work.
     return ending_in_classifier(
         nn.Flatten(),
         nn.Unflatten(1, (1, 28, 28)),
-        nn.Conv2d(1, 32, 5, padding=2),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
-        nn.Conv2d(32, 64, 5, padding=2),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
+        *convolved_and_pooled(1, 32),
+        *convolved_and_pooled(32, 64),
         nn.Flatten(),
         nn.Linear(7 * 7 * 64, 512),
         nn.ReLU(),

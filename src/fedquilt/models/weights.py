@@ -16,7 +16,7 @@ from torch import nn
 
 from fedquilt.base.errors import DataError
 from fedquilt.compute.layout import Tensors
-from fedquilt.data.formats.files import require_regular
+from fedquilt.data.files import require_regular
 
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """What batch normalisation keeps besides its weights."""

@@ -23,7 +23,7 @@ from fedquilt.base.registry import partitions
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
 from fedquilt.data.fetch.folders import own_file
-from fedquilt.data.formats.files import open_file
+from fedquilt.data.files import open_file
 from fedquilt.data.noise import Noise
 from fedquilt.partition.labels import Labels
 from fedquilt.partition.partition import Partition, small

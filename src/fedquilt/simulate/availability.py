@@ -6,10 +6,17 @@ American English will likely be plugged in at different times than speakers of B
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
 from fedquilt.base.arguments import Count, Fraction
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import simulations
-from fedquilt.simulate.rules import ByClassAndHour
+from fedquilt.base.rng import generator
+from fedquilt.partition.population import Population
 from fedquilt.simulate.simulation import Simulation
 
 
@@ -30,3 +37,34 @@ def availability(period: Count = 24, low: Fraction = 0.1, high: Fraction = 0.9) 
     if low > high:
         raise SpecError(f"availability: low: must be at most high, {high:g}, got {low:g}")
     return Simulation("availability", available=ByClassAndHour(period, low, high))
+
+
+@dataclass(frozen=True)
+class ByClassAndHour:
+    """Client k can be asked in round t with p = low + (high − low)·(1 + cos 2π(t / period − c / classes)) / 2.
+
+    c is the client's most frequent class: with the hours of a day as rounds, clients of one class are up at one time.
+
+    >>> ByClassAndHour(24, low=0.0, high=1.0).probabilities(24, classes=4).round(3).tolist()
+    [1.0, 0.5, 0.0, 0.5]
+    """
+
+    period: int
+    low: float
+    high: float
+
+    @property
+    def needs_classes(self) -> bool:
+        """It goes by clients' most frequent classes."""
+        return True
+
+    def __call__(self, round_: int, population: Population, seed: int) -> npt.NDArray[np.bool_]:
+        """Draw who can be asked; one generator serves all clients, so that a million of them cost milliseconds."""
+        held = population.classes_held
+        probability = self.probabilities(round_, held.classes)[held.commonest]
+        return generator(seed, "available", round_).random(len(population)) < probability
+
+    def probabilities(self, round_: int, classes: int) -> npt.NDArray[np.float64]:
+        """Return the probability for clients of every class."""
+        phase = (round_ % self.period) / self.period - np.arange(classes) / classes
+        return self.low + (self.high - self.low) * (1 + np.cos(2 * math.pi * phase)) / 2

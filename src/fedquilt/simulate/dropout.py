@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fedquilt.base.arguments import BelowOne
 from fedquilt.base.registry import simulations
-from fedquilt.simulate.rules import DropOut
+from fedquilt.base.rng import generator
+from fedquilt.simulate.presence import Absence, Asked
 from fedquilt.simulate.simulation import NOTHING, Simulation
 
 
@@ -24,3 +27,25 @@ def dropout(probability: BelowOne = 0.1) -> Simulation:
     (DropOut(probability=0.2),)
     """
     return Simulation("dropout", drop_out=(DropOut(probability),)) if probability else NOTHING
+
+
+@dataclass(frozen=True)
+class DropOut:
+    """Every client that is asked drops out with the same probability, independently in every round and slot.
+
+    >>> import numpy as np
+    >>> asked = Asked(1, seed=1, clients=np.array([4, 7, 4]), examples=np.array([5, 5, 5]))
+    >>> DropOut(0.999999)(asked).reasons
+    {0: 'dropped out', 1: 'dropped out', 2: 'dropped out'}
+    """
+
+    probability: float
+
+    def __call__(self, asked: Asked) -> Absence:
+        """Draw who drops out."""
+        indices = enumerate(asked.clients.tolist())
+        return Absence({index: "dropped out" for index, client in indices if self._drops(asked, client, index)})
+
+    def _drops(self, asked: Asked, client: int, index: int) -> bool:
+        rng = generator(asked.seed, "drop out", asked.round, client, asked.first_slot + index)
+        return bool(rng.random() < self.probability)

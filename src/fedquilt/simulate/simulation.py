@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from fedquilt.base.describe import describe
 from fedquilt.base.errors import SpecError
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
-from fedquilt.simulate.corruption import Corruption, Tamper
 from fedquilt.simulate.presence import Absent, Available, ByClass
 
 Select = Callable[[Indices, np.random.Generator], Indices]
@@ -22,6 +21,33 @@ Select = Callable[[Indices, np.random.Generator], Indices]
 
 OverSelect = Callable[[Select, Indices, Indices, np.random.Generator], Indices]
 """(the method's own select, sizes of the clients to choose from, whom it chose, generator) -> whom the server asks."""
+
+Tamper = Callable[[Tensor, np.random.Generator], Tensor]
+"""(a client's update, generator) -> what it sends instead."""
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """What corrupt clients do to their labels before training, or to their update before sending it."""
+
+    share: float
+    labels: Callable[[Tensor, int], Tensor] | None = None
+    update: Tamper | None = None
+
+    def hits(self, client: int, population: int, seed: int) -> bool:
+        """Say whether a client is corrupt."""
+        return client in corrupt_clients(self.share, population, seed)
+
+
+@lru_cache(maxsize=16)
+def corrupt_clients(share: float, population: int, seed: int) -> frozenset[int]:
+    """Return the corrupt clients: `share` of all, rounded.
+
+    >>> len(corrupt_clients(0.2, 10, seed=1)), corrupt_clients(0.2, 10, 1) <= corrupt_clients(0.4, 10, 1)
+    (2, True)
+    """
+    order = generator(seed, "corrupt").permutation(population)
+    return frozenset(order[: round(share * population)].tolist())
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 from fedquilt.algorithm.cohort import Cohort
 from fedquilt.algorithm.parts.held import Held
 from fedquilt.algorithm.parts.reduction import WeightedMean
-from fedquilt.algorithm.parts.robust import Bounded, coordinate_median, coordinate_trimmed_mean, krum_choice
-from fedquilt.algorithm.parts.weiszfeld import geometric_median_of
+from fedquilt.algorithm.parts.robust import (
+    Bounded,
+    coordinate_median,
+    coordinate_trimmed_mean,
+    geometric_median_of,
+    krum_choice,
+)
 from fedquilt.algorithm.updates import ClientUpdate
 
 NOTHING = torch.zeros(0)

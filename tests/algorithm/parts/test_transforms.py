@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 import fedquilt
-from fedquilt.algorithm.parts.noise import add_noise
+from fedquilt.algorithm.parts.added import add_noise, pull_to_start
 from fedquilt.algorithm.parts.norms import clip_by_norm, project_to_ball
-from fedquilt.algorithm.parts.proximal import pull_to_start
 from fedquilt.algorithm.transform import chain
 
-COMMON = {"lr": 0.1, "fraction": 0.5, "batch": 10}
+COMMON: dict[str, Any] = {"lr": 0.1, "fraction": 0.5, "batch": 10}
 INF = float("inf")
 
 

@@ -85,7 +85,10 @@ def test_another_default_type():
     assert all(same(one, other) and one.dtype == other.dtype for one, other in zip(plain, ours, strict=True))
 
 
-@pytest.mark.parametrize("layer", [nn.MaxPool2d([2, 2], padding=[0, 0], dilation=[1, 1]), nn.MaxPool2d((2,))])
+LISTS = nn.MaxPool2d([2, 2], padding=[0, 0], dilation=[1, 1])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("layer", [LISTS, nn.MaxPool2d((2,))])
 def test_other_ways_to_write_sizes(layer):
     plain, ours = both(layer, last(torch.randn(2, 3, 6, 6)))
     assert same(plain[0], ours[0])

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiment.design.test_design import DIGITS, METHODS
 
 from fedquilt.base.errors import SpecError
 from fedquilt.experiment.design.experiment import load_experiment
-from tests.experiment.design.test_design import DIGITS, METHODS
 
 GRID = {"grid": {"method.batch": [10, 20]}}
 CASES = {"case": METHODS}
@@ -24,7 +24,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a case without an axis": (
         {"case": {"FedAvg": {"method": {"name": "fed_avg"}}}},
-        "[case.FedAvg.method]: name: is no table of a spec; known: ",
+        "[case.FedAvg.method]: the axis is missing: write [case.method.FedAvg], for example",
     ),
     "a case with a table that there is not": (
         {"case": {"method": {"A": {"metod": {"lr": 1}}}}},
@@ -92,7 +92,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a condition that sets what a grid varies": (
         GRID | {"when": [{"case": {"batch": 10}, "method": {"batch": 5}}]},
-        '[[when]] 1 method.batch: it varies, in experiment: [grid] "method.batch": change the list there instead',
+        '[[when]] 1 method.batch: it varies, in [grid] "method.batch": change the list there instead',
     ),
     # keys that exist in no case
     "a key of the file that no case takes": (
@@ -199,7 +199,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
             "metric": {"relative_to": {"method": "FedAvg"}},
             "when": [{"case": {"method": "FedAvg", "batch": 20}, "skip": True}],
         },
-        "[metric] relative_to: there is no cell FedAvg, 20, for ",
+        ", 20 it would be FedAvg, 20, and there is no such cell: name its case on other axes, too",
     ),
     # published values
     "published in no table": (
@@ -296,11 +296,15 @@ SMALL: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a key that varies": (
         {"method": {"batch": 5}},
-        '[scale.small] method.batch: it varies, in experiment: [grid] "method.batch": change the list there instead',
+        '[scale.small] method.batch: it varies, in [grid] "method.batch": change the list there instead',
     ),
     "a grid that there is not": (
         {"grid": {"method.epochs": [1]}},
         "[scale.small] grid method.epochs: the file has no such key; did you mean 'method.batch'?",
+    ),
+    "a change of a case that there is not": (
+        {"case": {"method": {"FedAvg": {"run": {"rounds": 1}}}}},
+        "[scale.small] case method: the file has no such key",
     ),
     "a case that there is not": (
         {"keep": {"batch": [30]}},

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiment.design.test_design import DIGITS, METHODS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedquilt.experiment.design.experiment import Experiment, load_experiment
 from fedquilt.experiment.design.formula import read_formula
-from tests.experiment.design.test_design import DIGITS, METHODS
 
 
 def load(
@@ -165,6 +165,49 @@ def test_a_scale_overrides_rounds_repeats_lists_and_cases() -> None:
     assert {trial.spec.options.rounds for trial in full.trials} == {3, 50}
     assert [each.key for each in small.published] == [("FedAvg",)], "values of cases that are left out are left out too"
     assert small.scale == "small"
+
+
+def test_a_scale_changes_cases_ranges_and_zipped_keys() -> None:
+    tables: dict[str, Any] = {
+        "case": {"method": {"FedAvg": {}, "FedAvgM": {"method": {"name": "fed_avg_m"}}}},
+        "zip": {"size": {"partition.clients": [10, 20], "method.fraction": [0.5, 0.25]}},
+        "tune": {"by": "test", "method": {"lr": [0.1, 0.2]}},
+        "scale": {
+            "small": {
+                "case": {"method": {"FedAvgM": {"method": {"server_momentum": 0.5}}}},
+                "zip": {"size": {"partition": {"clients": [4]}, "method.fraction": [1.0]}},
+                "tune": {"method.lr": [0.3]},
+            }
+        },
+    }
+    small = load("small", **tables)
+    assert [trial.name for trial in small.trials] == [
+        "FedAvg,clients=4,fraction=1,lr=0.3", "FedAvgM,clients=4,fraction=1,lr=0.3"
+    ]  # fmt: skip
+    assert small.trials[1].spec.parts["method"].arguments["server_momentum"] == 0.5
+
+
+def test_a_scale_of_one_repeat_and_fewer_cases_has_no_test_and_fewer_figures() -> None:
+    tables: dict[str, Any] = {
+        "case": METHODS,
+        "repeat": {"run.seed": [1, 2]},
+        "significance": {"across": "method", "test": "welch"},
+        "figure": [{"name": "population", "cell": {"method": case}} for case in ("FedAvg", "SCAFFOLD")],
+        "scale": {"small": {"repeat": {"run.seed": [1]}, "keep": {"method": ["FedAvg"]}}, "full": {"run.rounds": 4}},
+    }
+    small, full = load("small", **tables), load("full", **tables)
+    assert (small.significance, len(small.figures)) == (None, 1)
+    assert full.significance is not None
+    assert (full.significance.test, len(full.figures)) == ("welch", 2)
+    assert full.trials[0].spec.options.rounds == 4
+    del tables["scale"]
+    assert load("full", **tables).trials[0].spec.options.rounds == 3, "without a table, it is the file as it is"
+
+
+def test_wrappers_of_the_file_are_those_of_every_case() -> None:
+    experiment = load(wrap=[{"name": "fed_ir"}], case=METHODS)
+    assert [trial.spec.parts["wrap 1"].name for trial in experiment.trials] == ["fed_ir"] * 4
+    assert experiment.trials[1].spec.parts["wrap 2"].name == "fed_prox"
 
 
 def test_what_is_set_holds_in_every_case_that_takes_it() -> None:

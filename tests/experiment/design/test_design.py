@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ DIGITS: dict[str, Any] = {
     "method": {"name": "fed_avg", "lr": 0.1},
 }
 
-METHODS = {
+METHODS: dict[str, Any] = {
     "method": {
         "FedAvg": {"method": {"name": "fed_avg"}},
         "FedProx": {"wrap": [{"name": "fed_prox", "mu": 0.1}]},
@@ -80,6 +81,9 @@ def test_the_resolved_file_gives_the_same_trials(tmp_path: Path) -> None:
     assert [trial.name for trial in again.trials] == [trial.name for trial in first.trials] == ["FedAvg"]
     assert again.trials[0].spec.resolved() == first.trials[0].spec.resolved()
     assert again.trials[0].spec.options.rounds == 2
+    (tmp_path / "rates.toml").write_text(tomli_w.dumps(DIGITS | {"grid": {"method.lr": [0.1]}}))
+    (tmp_path / "experiment.toml").write_text(load_experiment(tmp_path / "rates.toml").to_toml())
+    assert load_experiment(tmp_path / "experiment.toml").title == "rates", "not the resolved file's own name"
     assert again.trials[0].spec.parts["partition"].arguments["clients"] == 4
 
 

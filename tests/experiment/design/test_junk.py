@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from experiment.design.test_design import DIGITS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedquilt.base.errors import FedquiltError
 from fedquilt.experiment.design.experiment import load_experiment
 from fedquilt.experiment.spec import EXPERIMENT_TABLES
-from tests.experiment.design.test_design import DIGITS
 
 WORDS = [
     "method", "run", "wrap", "values", "method.lr", "wrap.1.mu", "run.seed", "lr", "name", "case", "tune", "skip", "keep",

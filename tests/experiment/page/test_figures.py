@@ -214,3 +214,11 @@ def test_cost_and_heat_maps(tmp_path: Path) -> None:
     text = svg(figure_of_heat_maps({"a": heat_map(squares, "lr", "1 − β", "accuracy (%)")}), tmp_path)
     for words in (">90.0<", ">50.0<", ">diverged<", "1 − β"):
         assert words in text
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 1.7e308, 0.0])
+def test_enormous_numbers_are_left_out(value: float, tmp_path: Path) -> None:
+    records = [record | {"loss": value, "accuracy": value, "seconds": abs(value)} for record in curve(3).records]
+    figure = figure_of_curves([Line("a", (History(records), curve(3)))])
+    json.dumps(figure.specs(), allow_nan=False)
+    figure.write(tmp_path, ["svg"])

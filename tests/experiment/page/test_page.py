@@ -6,7 +6,8 @@ import json
 import re
 import shlex
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def written(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def opened(browser: Any, written: Path) -> Callable[..., Any]:
+def opened(browser: Any, written: Path) -> Iterator[Callable[..., Any]]:
     """Open a page, and fail at the end if it said or asked for anything."""
     contexts, said, asked = [], [], []
 
@@ -87,7 +88,8 @@ def test_numbers_are_those_of_the_run_folders(opened: Callable[..., Any], finish
         for alpha in ("0.5", "100"):
             means = []
             for rate in ("0.05", "0.2"):
-                values = [best[f"{method},alpha={alpha},lr={rate},seed={seed}"][1] for seed in (1, 2)]
+                found = [best[f"{method},alpha={alpha},lr={rate},seed={seed}"] for seed in (1, 2)]
+                values = [each[1] for each in found if each is not None]
                 means.append((statistics.fmean(values), statistics.stdev(values)))
             mean, std = max(means)
             cell = page.locator(f"td[data-cell='{method}/{alpha}'] .ours")
@@ -117,7 +119,7 @@ def test_axes_scales_and_smoothing(opened: Callable[..., Any]) -> None:
         ("seconds", "seconds of training"),
         ("batches", "batches of"),
     ):
-        assert words in after(page, figure, lambda value=value: holder.get_by_label("over").select_option(value))
+        assert words in after(page, figure, partial(holder.get_by_label("over").select_option, value))
     after(page, figure, lambda: holder.get_by_label("over").select_option("round"))
     plain = lines.evaluate_all("all => all.map(path => path.getAttribute('d')).join(' ')")
     after(page, figure, lambda: holder.get_by_label("smoothing").select_option("3"))
@@ -125,7 +127,7 @@ def test_axes_scales_and_smoothing(opened: Callable[..., Any]) -> None:
     assert smooth != plain
     after(page, figure, lambda: holder.get_by_label("smoothing").select_option("1"))
     for axis in ("log x", "log y"):
-        after(page, figure, lambda axis=axis: holder.get_by_label(axis).check())
+        after(page, figure, holder.get_by_label(axis).check)
     assert lines.evaluate_all("all => all.map(path => path.getAttribute('d')).join(' ')") != plain
     assert "test loss" in after(page, figure, lambda: holder.get_by_label("show").select_option("test loss"))
 
@@ -169,8 +171,9 @@ def test_nothing_overflows(opened: Callable[..., Any], width: int) -> None:
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     wide = page.evaluate(
-        """width => [...document.querySelectorAll('main *')].filter(each =>
-             !each.closest('.scroll, .chart, pre') && each.getBoundingClientRect().right > width + 1).map(each => each.outerHTML.slice(0, 80))""",
+        """width => [...document.querySelectorAll('main *')]
+             .filter(each => !each.closest('.scroll, .chart, pre') && each.getBoundingClientRect().right > width + 1)
+             .map(each => each.outerHTML.slice(0, 80))""",
         width,
     )
     assert wide == []

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,10 @@ def test_the_command_ends_by_an_interrupt(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "fedquilt", "watch", str(tmp_path), "--port", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("Open http://127.0.0.1:")
+        line = process.stdout.readline()
+        assert line.startswith("Open http://127.0.0.1:")
+        with urllib.request.urlopen(f"{line.split()[1]}content") as answer:  # it is being served
+            assert "is empty" in answer.read().decode()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (0, "Ended; the runs go on.\n", "")

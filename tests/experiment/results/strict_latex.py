@@ -28,7 +28,8 @@ def check_latex(text: str) -> list[list[str]]:
     tokens = TOKEN.findall(text)
     if "".join(tokens) != text:
         raise LatexError("cannot be read")
-    depth, math, environments = 0, False, []
+    depth, math = 0, False
+    environments: list[str] = []
     for place, token in enumerate(tokens):
         depth += {"{": 1, "}": -1}.get(token, 0)
         math ^= token == "$"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiment.design.test_design import DIGITS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from fedquilt.experiment.design.experiment import Experiment, load_experiment
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.results.cells import Cell, cells_from
 from fedquilt.experiment.results.outcome import Outcome
-from tests.experiment.design.test_design import DIGITS
 
 Curve = Callable[[Trial], list[float]]
 
@@ -167,7 +167,12 @@ def test_speed_up_over_a_baseline_cell() -> None:
         grid={"method.fraction": [0.0, 0.5], "method.batch": [10, 20]},
         metric={"name": "rounds_to", "target": 0.5, "baseline": {"fraction": 0}},
     )
-    curves = {("0", "10"): [0, 0, 0, 0.5], ("0.5", "10"): [0, 0.5], ("0", "20"): [0.5], ("0.5", "20"): [0.1, 0.2]}
+    curves: dict[tuple[str, ...], list[float]] = {
+        ("0", "10"): [0, 0, 0, 0.5],
+        ("0.5", "10"): [0, 0.5],
+        ("0", "20"): [0.5],
+        ("0.5", "20"): [0.1, 0.2],
+    }
     found = cells(experiment, lambda trial: curves[trial.cell])
     assert {key: cell.ratio for key, cell in found.items()} == {
         ("0", "10"): 1.0, ("0.5", "10"): 2.0, ("0", "20"): 1.0, ("0.5", "20"): None

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiment.design.test_design import DIGITS
+from experiment.results.real_runs import ran_in
 from sklearn.decomposition import PCA
 
 from fedquilt import evaluate
@@ -16,8 +18,6 @@ from fedquilt.analysis.feature_map import principal_plane
 from fedquilt.base.errors import SpecError
 from fedquilt.experiment.design.experiment import Experiment, load_experiment
 from fedquilt.experiment.results.figures import figures_of
-from tests.experiment.design.test_design import DIGITS
-from tests.experiment.results.real_runs import ran_in
 
 TABLES: dict[str, Any] = DIGITS | {
     "engine": {"name": "inline"},

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiment.design.test_design import DIGITS
+from experiment.results.real_runs import ran_in
 
 from fedquilt import run
 from fedquilt.experiment.design.experiment import Experiment, load_experiment
 from fedquilt.experiment.results.cells import cells_of
 from fedquilt.experiment.results.outcome import outcome_of
 from fedquilt.experiment.results.selection import trials_of
-from tests.experiment.design.test_design import DIGITS
-from tests.experiment.results.real_runs import ran_in
 
 TABLES: dict[str, Any] = DIGITS | {
     "engine": {"name": "inline"},

@@ -7,6 +7,8 @@ import io
 import math
 
 import pytest
+from experiment.results.strict_latex import LatexError, check_latex
+from experiment.results.test_cells import ended, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,8 +18,6 @@ from fedquilt.experiment.results.csv_table import to_csv
 from fedquilt.experiment.results.latex import escaped, to_latex
 from fedquilt.experiment.results.markdown import to_markdown
 from fedquilt.experiment.results.table import table_of
-from tests.experiment.results.strict_latex import LatexError, check_latex
-from tests.experiment.results.test_cells import ended, load
 
 
 def wei() -> tuple[Experiment, list[Cell]]:

@@ -4,8 +4,8 @@
   Statistical Rates (2018), Definitions 1 and 2.
 - `krum_choice`: Blanchard et al., Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent (2017), §4.
 - `Bounded`: Sun et al., Can You Really Backdoor Federated Learning? (2019), norm thresholding of updates.
-
-The geometric median is in `weiszfeld.py`.
+- `geometric_median_of`: Pillutla, Kakade and Harchaoui, Robust Aggregation for Federated Learning (2022), by the smoothed
+  Weiszfeld algorithm.
 """
 
 from __future__ import annotations
@@ -91,6 +91,37 @@ def krum_choice(corrupt: int, selected: int, updates: Updates) -> Tensor | None:
 def _too_few(why: str) -> None:
     text = f"krum: {why}, or let more clients take part. Until then such a round is not applied"
     warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def geometric_median_of(iterations: int, tolerance: float, smoothing: float, updates: Updates) -> Tensor:
+    """Return the point with the least Σ α_k·‖v − w_k‖, the α_k being the shares of the weights.
+
+    From the weighted mean: β_k = α_k / max(ν, ‖v − w_k‖), v ← Σ β_k·w_k / Σ β_k, with ν the `smoothing`. Every v is a mean
+    Σ c_k·w_k of the updates, so that it is enough to know the updates' distances D_kj = ‖w_k − w_j‖²:
+    ‖v − w_k‖² = (Dc)_k − cᵀDc / 2. An iteration costs m² products, whatever the size of the model.
+
+    It ends early when the sum's gradient is no longer than `tolerance`. That has no unit: each α_k·‖v − w_k‖ adds a vector
+    of length α_k to it.
+
+    >>> updates = Updates([torch.tensor([x, 0.0]) for x in (0.0, 1.0, 99.0)], [1.0, 1.0, 1.0])
+    >>> geometric_median_of(1000, 1e-6, 1e-6, updates)  # on a line it is the median
+    tensor([1., 0.])
+    """
+    alpha = torch.tensor(updates.weights, dtype=torch.float64)
+    alpha /= alpha.sum()
+    distances = squared_distances(updates.deltas)
+    share = alpha
+    for _ in range(iterations):
+        reached = distances @ share
+        away = (reached - share @ reached / 2).clamp_(min=0).sqrt_()
+        beta = alpha / away.clamp_(min=smoothing)
+        moved = beta / beta.sum() - share
+        share = share + moved
+        # v moves by −gradient / Σβ, and ‖Σ e_k·w_k‖² = −eᵀDe / 2 where Σ e_k = 0.
+        step = (-(moved @ distances @ moved) / 2).clamp_(min=0).sqrt_()
+        if step * beta.sum() <= tolerance:
+            break
+    return weighted_mean(updates.deltas, share)
 
 
 class Bounded:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from fedquilt.compute.kernels.lstm import CompiledLSTM
 from fedquilt.compute.kernels.max_pool import CompiledMaxPool2d, pair
-from fedquilt.compute.kernels.one_channel import OneChannelConv2d
 
 
 def kernels_of(module: nn.Module) -> tuple[str, ...]:
@@ -56,3 +55,18 @@ def _kernel(part: nn.Module) -> Any:
         plain = pair(part.padding) == (0, 0) and pair(part.dilation) == (1, 1) and not part.return_indices
         return CompiledMaxPool2d if plain else None
     return vars(type(part)).get("compiled_as")  # a subclass may compute something else
+
+
+class OneChannelConv2d(nn.Conv2d):
+    """`nn.Conv2d` of one channel that tells PyTorch to put channels last.
+
+    PyTorch goes by the strides of what it is given, and those of one channel do not say where channels are to come. It then
+    puts them first, which makes pooling slow.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - PyTorch's name
+        """Return the convolution, channels last in memory."""
+        if input.dim() == 4 and input.is_contiguous():
+            height, width = input.shape[2:]
+            input = input.as_strided(input.shape, (height * width, 1, width, 1))  # noqa: A001
+        return super().forward(input)

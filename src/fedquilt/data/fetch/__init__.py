@@ -1,4 +1,4 @@
-"""Published files of data sets: where they lie, where they can be had, and whether they are the published ones.
+"""Files of data sets: where they lie, where they can be had, and whether they are the published ones.
 
-May import `data.formats` and `base`.
+May import the modules of `data` itself, such as `digest` and `packed`, and `base`; not `formats`.
 """

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
 from fedquilt.base.errors import DataError
-from fedquilt.data.formats.files import open_file
-from fedquilt.data.formats.packed import unpacked
+from fedquilt.data.files import open_file
+from fedquilt.data.packed import unpacked
 
 MEMBERS = 100_000
 UNPACKED = 2**33

@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 from fedquilt.base.registry import sources
-from fedquilt.data.fetch.digest import check_digest
 from fedquilt.data.fetch.folders import folders
+from fedquilt.data.fetch.published import check_digest
 from fedquilt.data.fetch.tell import Tell, tell_nobody
 
 _BY_HAND: dict[str, tuple[Wanted, ...]] = {}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
 from fedquilt.base.registry import sources
-from fedquilt.data.fetch.digest import check_digest
+from fedquilt.data.digest import require_digest
 from fedquilt.data.fetch.folders import find, folders
 from fedquilt.data.fetch.tell import Tell, tell_nobody
+from fedquilt.data.packed import parts_unpacked
 
 _PUBLISHED: dict[str, PublishedData] = {}
 
@@ -138,3 +139,16 @@ def all_published() -> dict[str, PublishedData]:
     for module, _ in sources("fedquilt.data.sets", "publish("):
         import_module(module)
     return _PUBLISHED
+
+
+def check_digest(path: Path, wanted: str, limit: int, tell: Tell = tell_nobody, advice: str = "") -> None:
+    """Raise a DataError unless a file's content, however it is packed and at most `limit` bytes, has the digest."""
+    require_digest(path, _told(path, limit, tell), wanted, advice)
+
+
+def _told(path: Path, limit: int, tell: Tell) -> Iterator[bytes]:
+    done = 0
+    for part in parts_unpacked(path, limit):
+        yield part
+        done += len(part)
+        tell(f"checking {path.name}", done, limit)

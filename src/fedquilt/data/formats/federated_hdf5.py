@@ -10,7 +10,7 @@ from typing import Any
 
 from fedquilt.base.errors import DataError, MissingExtraError
 from fedquilt.base.memory import in_words, require_memory
-from fedquilt.data.formats.files import require_regular
+from fedquilt.data.files import require_regular
 from fedquilt.data.formats.packaged import installed
 
 DAMAGED = (KeyError, OSError, RuntimeError, TypeError, ValueError)

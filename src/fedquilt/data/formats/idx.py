@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from fedquilt.base.errors import DataError
 from fedquilt.base.memory import require_memory
-from fedquilt.data.fetch.digest import require_digest
-from fedquilt.data.formats.packed import unpacked
+from fedquilt.data.digest import require_digest
+from fedquilt.data.packed import unpacked
 
 # No deflate stream grows by more than this when unpacked.
 _LARGEST_RATIO = 1032
@@ -48,7 +48,7 @@ def read_idx(path: Path, dimensions: int, digest: str | None = None, most: int |
     if found != size or more:
         words = "more" if more else f"{found}"
         raise DataError(f"{path}: damaged: the header declares {size} bytes of data, but the file has {words}")
-    require_digest(path, content, digest)
+    require_digest(path, [content], digest)
     return np.frombuffer(content, dtype=np.uint8, offset=len(header)).reshape(shape)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fedquilt.base.errors import DataError
 from fedquilt.base.paths import expanded
-from fedquilt.data.formats.files import require_regular
+from fedquilt.data.files import require_regular
 
 Pixels = npt.NDArray[np.uint8]
 """An image: (height, width, channels), with one channel or three."""

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fedquilt.base.errors import DataError, ExampleError
-from fedquilt.data.formats.files import open_file
-from fedquilt.data.formats.inside import is_inside
+from fedquilt.data.files import is_inside, open_file
 
 
 class ImageRows:

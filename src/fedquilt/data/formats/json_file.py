@@ -8,7 +8,7 @@ from typing import Any
 
 from fedquilt.base.errors import DataError
 from fedquilt.base.memory import require_memory
-from fedquilt.data.formats.packed import unpacked
+from fedquilt.data.packed import unpacked
 
 _SMALL = 2**16
 """Text of fewer bytes is not looked at: what it makes is small."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedquilt.base.errors import DataError, MissingExtraError
 from fedquilt.base.memory import require_memory
-from fedquilt.data.formats.files import require_regular
+from fedquilt.data.files import require_regular
 from fedquilt.data.formats.packaged import installed
 
 

@@ -11,10 +11,9 @@ from typing import Any
 
 from fedquilt.base.errors import DataError, listed
 from fedquilt.base.memory import allowed
-from fedquilt.data.fetch.folders import own_file
 from fedquilt.data.formats.json_file import parse_json
-from fedquilt.data.formats.packed import LINE_SHARE, lines
 from fedquilt.data.formats.parquet_file import parquet_file, text_size
+from fedquilt.data.packed import LINE_SHARE, lines
 
 LINES = (".jsonl", ".ndjson")
 ENDINGS = (".parquet", *LINES, *(f"{kind}{packed}" for kind in LINES for packed in (".gz", ".bz2", ".xz")))
@@ -24,12 +23,11 @@ BATCH = 2**13
 
 def files(path: Path) -> list[Path]:
     """Return the file, or those of a folder in the order of their names."""
-    found_path = own_file(path)
-    if not found_path.is_dir():
-        return [found_path]
-    found = sorted(file for file in found_path.iterdir() if file.name.endswith(ENDINGS))
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.iterdir() if file.name.endswith(ENDINGS))
     if not found:
-        raise DataError(f"{found_path}: has no files that end in {', '.join(ENDINGS)}")
+        raise DataError(f"{path}: has no files that end in {', '.join(ENDINGS)}")
     return found
 
 

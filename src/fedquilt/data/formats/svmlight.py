@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedquilt.base.errors import DataError
-from fedquilt.data.formats.packed import read_unpacked
+from fedquilt.data.packed import read_unpacked
 
 Numbers = npt.NDArray[np.float64]
 

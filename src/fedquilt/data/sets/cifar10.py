@@ -9,7 +9,7 @@ from __future__ import annotations
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
 from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, publish
-from fedquilt.data.formats.cifar import PIXELS, Preprocess, preprocessing, read_split
+from fedquilt.data.sets.cifar_files import PIXELS, Preprocess, preprocessing, read_split
 
 LABELS = (10,)
 BATCH = 10_000 * (len(LABELS) + PIXELS)

@@ -9,25 +9,21 @@ from __future__ import annotations
 
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
-from fedquilt.data.fetch.published import DownloadSource, PublishedData, publish
-from fedquilt.data.formats.idx_data import idx_files, read_idx_data
+from fedquilt.data.fetch.published import DownloadSource, publish
+from fedquilt.data.sets.mnist_files import idx_published, read_idx_data
 
 FILES = publish(
-    PublishedData(
+    idx_published(
         "fashion_mnist",
         about="Clothes, 28×28 (Xiao 2017).",
-        train=60_000,
-        test=10_000,
-        classes=10,
         licence="MIT",
-        files=idx_files(
+        digests=(
             "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
             "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
             "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
             "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
         ),
         folders=("fashion-mnist", "FashionMNIST/raw"),
-        endings=(".gz", ""),
         sources=(
             DownloadSource("files", "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/", ending=".gz"),
             DownloadSource(

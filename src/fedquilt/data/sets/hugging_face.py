@@ -18,7 +18,7 @@ from fedquilt.base.registry import datasets
 from fedquilt.data.columns import Classes, Columns, Roles, Values, complete, data_of_columns
 from fedquilt.data.data import Data
 from fedquilt.data.fetch.folders import own_candidates
-from fedquilt.data.formats.files import require_regular
+from fedquilt.data.files import require_regular
 from fedquilt.data.formats.image_rows import ImageRows
 from fedquilt.data.formats.images import Ahead, Images, Scale, image_data
 from fedquilt.data.formats.packaged import installed

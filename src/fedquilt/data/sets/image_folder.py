@@ -14,9 +14,8 @@ from fedquilt.base.errors import DataError
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data, Split
 from fedquilt.data.fetch.folders import own_file
-from fedquilt.data.formats.class_folders import class_folders
-from fedquilt.data.formats.csv_columns import Columns, read_columns
-from fedquilt.data.formats.image_files import ImageFiles
+from fedquilt.data.formats.csv_file import Columns, read_columns
+from fedquilt.data.formats.image_files import ImageFiles, class_folders
 from fedquilt.data.formats.images import Ahead, Images, Scale, image_data
 from fedquilt.data.numbered import numbered
 from fedquilt.data.stratified import TestFraction, stratified

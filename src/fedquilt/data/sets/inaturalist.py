@@ -21,10 +21,10 @@ from fedquilt.data.data import Data
 from fedquilt.data.fetch.by_hand import Wanted, by_hand
 from fedquilt.data.fetch.folders import find, folder_for
 from fedquilt.data.fetch.published_counts import COUNTS
-from fedquilt.data.fetch.published_splits import DIGESTS, PublishedSplits
 from fedquilt.data.formats.image_files import ImageFiles
 from fedquilt.data.formats.images import Ahead, Images, Scale, image_data
 from fedquilt.data.sets.inaturalist_raw import WANTED, read_raw
+from fedquilt.data.sets.published_splits import DIGESTS, PublishedSplits
 
 SplitName = Literal["user_120k", "geo_100", "geo_300", "geo_1k", "geo_3k", "geo_10k", "geo_30k"]
 
@@ -68,19 +68,16 @@ def inaturalist(
     >>> data, len(set(data.train.ids))  # doctest: +SKIP
     (Data(inaturalist user_120k: 120300 to train, 35641 to test, 1203 classes), 9275)
     """
-    home = folder_for("inaturalist")
-    name = f"inaturalist {split}"
-    advice = f"{IMAGE_SOURCE}; unpack it in {home}."
-    within = [home, home / IMAGES]  # which may be a link to another disk
+    name, home = f"inaturalist {split}", folder_for("inaturalist")
     if source == "raw":
         names, train, test, classes = read_raw(split, examples, seed)
-        images = Images(ImageFiles(home, names, advice, within), size, scale, cache)
-        return image_data(Data(name, train, test, classes), images, augment, ahead)
-    found = _published(split, check)
-    images = Images(ImageFiles(home, _located(home, found.images), advice, within), size, scale, cache)
-    data = image_data(Data(name, found.train, found.test, found.classes), images, augment, ahead)
-    found.warn_if_different(name, COUNTS["inaturalist"][split])
-    return data
+    else:
+        found = _published(split, check)
+        found.warn_if_different(name, COUNTS["inaturalist"][split])
+        names, train, test, classes = _located(home, found.images), found.train, found.test, found.classes
+    within = [home, home / IMAGES]  # which may be a link to another disk
+    files = ImageFiles(home, names, f"{IMAGE_SOURCE}; unpack it in {home}.", within)
+    return image_data(Data(name, train, test, classes), Images(files, size, scale, cache), augment, ahead)
 
 
 def _published(split: str, check: bool) -> PublishedSplits:

@@ -19,10 +19,10 @@ from fedquilt.data.data import Data
 from fedquilt.data.fetch.by_hand import Wanted, by_hand
 from fedquilt.data.fetch.folders import find, folder_for
 from fedquilt.data.fetch.published_counts import COUNTS
-from fedquilt.data.fetch.published_splits import DIGESTS, PublishedSplits
 from fedquilt.data.formats.image_files import ImageFiles
 from fedquilt.data.formats.images import Ahead, Images, Scale, image_data
 from fedquilt.data.sets.landmarks_raw import WANTED, read_raw
+from fedquilt.data.sets.published_splits import DIGESTS, PublishedSplits
 
 CLASSES = {"160k": 2_028, "23k": 203}
 FILES = {"160k": ("federated_train.csv", "test.csv"), "23k": ("mini_gld_train_split.csv", "mini_gld_test.csv")}

@@ -26,8 +26,8 @@ from fedquilt.data.data import Split
 from fedquilt.data.fetch.by_hand import Wanted
 from fedquilt.data.fetch.folders import find
 from fedquilt.data.formats.csv_file import NO_NAMES, NO_ROWS, csv_file
-from fedquilt.data.formats.packed import lines
 from fedquilt.data.numbered import numbered
+from fedquilt.data.packed import lines
 
 IMAGES, USERS, LANDMARKS, TESTED = 30, 10, 5, 10
 

@@ -23,10 +23,10 @@ from fedquilt.base.errors import DataError
 from fedquilt.base.registry import datasets
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data, Split
-from fedquilt.data.fetch.digest import require_digest
+from fedquilt.data.digest import require_digest
 from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, publish
 from fedquilt.data.formats.svmlight import Numbers, read_svmlight
-from fedquilt.data.ranges import to_range
+from fedquilt.data.scale import to_range
 
 Name = Literal["a1a", "svmguide1", "splice", "vehicle", "dna", "pendigits", "satimage", "usps"]
 
@@ -168,7 +168,7 @@ def read_part(name: str, part: LibsvmFile, check: bool = True) -> tuple[Numbers,
 
 def _read(path: Path, about: Set, part: LibsvmFile, check: bool = True) -> tuple[Numbers, Numbers]:
     x, y = read_svmlight(path, part.rows, about.features, limit=_size(about, part))
-    require_digest(path, canonical(x, y), part.digest if check else None)
+    require_digest(path, [canonical(x, y)], part.digest if check else None)
     return x, y
 
 

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
-from fedquilt.data.fetch.published import DownloadSource, PublishedData, publish
-from fedquilt.data.formats.idx_data import idx_files, read_idx_data
+from fedquilt.data.fetch.published import DownloadSource, publish
+from fedquilt.data.sets.mnist_files import idx_published, read_idx_data
 
 FILES = publish(
-    PublishedData(
+    idx_published(
         "mnist",
         about="Handwritten digits, 28×28 (LeCun 1998).",
-        train=60_000,
-        test=10_000,
-        classes=10,
         licence="CC BY-SA 3.0, as Keras's documentation says",
-        files=idx_files(
+        digests=(
             "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
             "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
             "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
             "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
         ),
         folders=("mnist", "MNIST/raw"),
-        endings=(".gz", ""),
         sources=(
             DownloadSource("files", "http://yann.lecun.com/exdb/mnist/", ending=".gz"),
             DownloadSource("files", "https://ossci-datasets.s3.amazonaws.com/mnist/", ending=".gz"),

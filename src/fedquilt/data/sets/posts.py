@@ -35,6 +35,7 @@ from fedquilt.base.registry import datasets
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.data.data import IGNORED, Data, Split
+from fedquilt.data.fetch.folders import own_file
 from fedquilt.data.formats.rows import files, rows
 from fedquilt.data.stratified import TestFraction
 from fedquilt.data.unrolled import AT_ONCE, to_indices, unrolled
@@ -90,7 +91,7 @@ def posts(
     >>> data.train.x.shape[1:], data.classes  # doctest: +SKIP
     (torch.Size([10]), 10000)
     """
-    read = read_posts((pair for file in files(path) for pair in rows(file, (author, text))), str(path))
+    read = read_posts((pair for file in files(own_file(path)) for pair in rows(file, (author, text))), str(path))
     count = len(np.unique(read.authors))
     if count < 2:
         raise DataError(

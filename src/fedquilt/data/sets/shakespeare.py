@@ -38,10 +38,10 @@ from fedquilt.base.arguments import Size
 from fedquilt.base.errors import DataError
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data, Split
+from fedquilt.data.digest import require_digest
 from fedquilt.data.fetch.by_hand import Wanted, by_hand
-from fedquilt.data.fetch.digest import require_digest
 from fedquilt.data.fetch.folders import find
-from fedquilt.data.formats.packed import read_unpacked
+from fedquilt.data.packed import read_unpacked
 from fedquilt.data.unrolled import to_indices, unrolled
 
 DIGEST = "c5601d266987ac885ca96522b1b4e439feb7eca39f0fe1111f7342b63b6468f3"
@@ -114,7 +114,7 @@ def read_text(digest: str | None) -> tuple[str, Path]:
     content = read_unpacked(path, LARGEST)
     if not content:
         raise DataError(f"{path}: is empty; download it again")
-    require_digest(path, content, digest)
+    require_digest(path, [content], digest)
     return content.decode("latin-1"), path
 
 

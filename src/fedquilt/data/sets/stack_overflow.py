@@ -28,8 +28,8 @@ from fedquilt.data.data import Data, Split
 from fedquilt.data.fetch.by_hand import Wanted, by_hand
 from fedquilt.data.fetch.folders import find
 from fedquilt.data.formats.federated_hdf5 import Clients, opened
-from fedquilt.data.formats.packed import lines
 from fedquilt.data.numbered import number_clients
+from fedquilt.data.packed import lines
 from fedquilt.data.unrolled import AT_ONCE, to_indices, unrolled
 
 SOURCE = (

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from fedquilt.base.errors import SpecError
 from fedquilt.base.text import short, visible
-from fedquilt.experiment.design.keys import flattened, labels, lists, short_names
+from fedquilt.experiment.design.keys import VARYING_TABLES, flattened, labels, lists, short_names
 from fedquilt.experiment.design.search import Values, tuned_values
 from fedquilt.experiment.spec import ARRAYS
 from fedquilt.experiment.toml import Table
@@ -88,6 +88,8 @@ def _case_axis(name: str, content: Mapping[str, Any], source: str) -> Axis:
             )
         if not case.strip() or not case.isprintable() or len(case) > LONGEST_LABEL:
             raise SpecError(f"{where}: a case's name is 1 to {LONGEST_LABEL} printable characters")
+        if case in VARYING_TABLES:
+            raise SpecError(f"{where}: the axis is missing: write [case.{case}.{visible(name, 40)}], for example")
         changes[case] = read_change(change, where)
     keys = dict.fromkeys(key for change in changes.values() for key in change.keys)
     return Axis(name, changes, tuple(keys), "case", f"{source}: [case.{visible(name, 40)}]")

@@ -172,7 +172,7 @@ def _finished(parts: Parts, path: Path | None, tables: Table, scale: str | None,
     require_taken(blueprint)
     cells = wanted_cells(blueprint, only)
     return Experiment(
-        title=about.get("title") or (path.stem if path is not None else "experiment"),
+        title=about.get("title") or Path(tables[ORIGIN].get("file", "experiment")).stem,
         source=about.get("source"),
         caption=about.get("caption"),
         axes={axis.name: tuple(axis.cases) for axis in blueprint.axes},

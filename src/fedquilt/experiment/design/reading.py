@@ -52,10 +52,15 @@ def read_parts(tables: Table, source: str, folder: Path | None, scale: str | Non
     metrics = tuple(_resolved(metric, blueprint, axes, keys) for metric in metrics)
     about = read_about(changed.get("experiment", {}), source)
     rows, columns = read_layout(about, blueprint.axes, len(metrics) > 1, source)
-    compared = read_significance(changed.get("significance"), blueprint.axes, blueprint.repeats, source)
+    compared = read_significance(tables.get("significance"), full.axes, full.repeats, source)
+    if scale is not None:  # which may leave a single repeat, and nothing to compare
+        compared = read_significance(changed.get("significance"), blueprint.axes, max(blueprint.repeats, 2), source)
+        compared = compared if blueprint.repeats > 1 else None
     # What was published is of the full experiment's metric, and nothing to compare another with.
     published = () if "metric" in changes else tuple(each for each in published if each.key in keys)
-    figures = read_figures(changed.get("figure", []), blueprint.axes, list(blueprint.cells()), source)
+    cells = list(blueprint.cells())
+    figures = read_figures(tables.get("figure", []), full.axes, list(full.cells()), source)
+    figures = tuple(each for each in figures if all(model.cell in cells for model in each.models))
     return Parts(blueprint, about, rows, columns, metrics, published, compared, figures)
 
 
@@ -73,7 +78,10 @@ def _resolved(metric: CellMetric, blueprint: Blueprint, axes: Sequence[Axis], ke
         for cell in there:
             other = tuple(cases.get(number, case) for number, case in enumerate(cell))
             if other not in there:
-                raise SpecError(f"{where} {key}: there is no cell {', '.join(other)}, for {', '.join(cell)}")
+                raise SpecError(
+                    f"{where} {key}: for {', '.join(cell)} it would be {', '.join(other)}, and there is no such cell: "
+                    "name its case on other axes, too"
+                )
         found[key] = {on[number].name: case for number, case in cases.items()}
     return replace(metric, relative_to=found.get("relative_to"), baseline=found.get("baseline"))
 
@@ -94,10 +102,14 @@ def _blueprint(
     axes = read_axes(tables, source, varied)
     most = math.prod(len(axis.cases) for axis in axes)
     if most > MOST_TRIALS:
-        raise SpecError(f"{source}: has {most:,} cells; an experiment has at most {MOST_TRIALS:,} trials")
+        raise SpecError(
+            f"{source}: has {most:,} cells; an experiment has at most {MOST_TRIALS:,} trials: take values out of the lists"
+        )
     conditions = read_conditions(tables.get("when", []), axes, source)
     axes, keys = kept(axes, scale or {}, where), scale_keys(scale or {}, where)
-    listed = varied | {key: axis.where for axis in axes if axis.kind != "case" for key in axis.keys}
+    listed = varied | {
+        key: axis.where.removeprefix(f"{source}: ") for axis in axes if axis.kind != "case" for key in axis.keys
+    }
     _require_not_listed(listed, {where: keys, "--set": sets})
     _require_not_listed(
         {key: home for key, home in listed.items() if home != "[tune]"},

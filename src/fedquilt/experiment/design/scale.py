@@ -26,11 +26,14 @@ from fedquilt.experiment.toml import Table
 FULL = "full"
 """The scale of the file itself, whether or not it says more of it."""
 
-_MERGED = ("grid", "zip", "tune", "repeat", "derive", "metric", "significance", "case", "experiment", "search")
-"""Tables of an experiment that a scale may change."""
+_DEPTHS = {"case": 2, "zip": 1}
+"""How deep the keys of a table are: those of a case are below its axis and its name."""
 
-_NEW_KEYS = ("tune", "metric", "significance", "experiment", "search")
-"""Those that may be given settings which the file leaves at their defaults."""
+_ANY_KEY = ("case", "metric", "significance", "experiment", "search")
+"""Tables to which a scale may add keys; to the others only those that are no keys of the spec, such as `tune.folds`."""
+
+_MERGED = ("grid", "zip", "tune", "repeat", "derive", *_ANY_KEY)
+"""Tables of an experiment that a scale may change."""
 
 
 def chosen_scale(tables: Mapping[str, Any], name: str | None, source: str) -> Table:
@@ -58,50 +61,38 @@ def scaled(tables: Mapping[str, Any], scale: Mapping[str, Any], where: str) -> T
     """Change the experiment's tables by those of a scale."""
     changed = copy.deepcopy(dict(tables))
     for table, content in scale.items():
-        if table not in _MERGED:
-            continue
-        if not isinstance(content, dict):
-            raise SpecError(f"{where} {table}: must be a table, got {short(content)}")
-        changed[table] = _merged(changed.get(table, {}), content, f"{where} {table}", table in _NEW_KEYS)
+        if table in _MERGED:
+            before, depth = changed.get(table, {}), _DEPTHS.get(table, 0)
+            changed[table] = _merged(before, content, f"{where} {table}", depth, table in _ANY_KEY)
     return changed
 
 
-def _merged(before: object, content: Mapping[str, Any], where: str, new: bool) -> Table:
+def _merged(before: object, content: object, where: str, depth: int, any_key: bool) -> Table:
+    """Change the keys of a table, or of those that are so deep inside of it."""
+    if not isinstance(content, dict):
+        raise SpecError(f"{where}: must be a table, got {short(content)}")
     if not isinstance(before, dict):
         raise SpecError(f"{where}: the file has several of these, and a scale can change a single one only")
-    known = dotted(before)
-    found = dict(known)
-    for key, value in dotted(content).items():
-        if key not in known and not (new and "." not in key):
+    known, changes = (dict(each) if depth else dotted(each) for each in (before, content))
+    for key, value in changes.items():
+        if key not in known and (depth or not any_key) and (depth or "." in key):
             raise SpecError(f"{where} {visible(key, 80)}: the file has no such key; {nearest(key, known)}")
-        found[key] = value
-    return _nested(found, before)
+        if depth:
+            changes[key] = _merged(known[key], value, f"{where} {visible(key, 40)}", depth - 1, any_key)
+    return known | changes
 
 
-def dotted(table: Mapping[str, Any], above: str = "") -> Table:
-    """Write nested tables as dotted keys; a quoted key is already dotted.
+def dotted(table: Mapping[str, Any]) -> Table:
+    """Write the keys of a table with that of the spec which they belong to; a quoted key already has it.
 
-    >>> dotted({"method": {"lr": [0.1]}, "run.seed": [1]})
-    {'method.lr': [0.1], 'run.seed': [1]}
+    >>> dotted({"method": {"lr": [0.1]}, "run.seed": [1], "by": "test"})
+    {'method.lr': [0.1], 'run.seed': [1], 'by': 'test'}
     """
     found: Table = {}
-    for key, value in table.items():
-        found |= dotted(value, f"{above}{key}.") if isinstance(value, dict) else {f"{above}{key}": value}
+    for name, value in table.items():
+        inside = isinstance(value, dict) and name in VARYING_TABLES
+        found |= {f"{name}.{key}": each for key, each in value.items()} if inside else {name: value}
     return found
-
-
-def _nested(keys: Mapping[str, Any], before: Mapping[str, Any]) -> Table:
-    """Put dotted keys back where they stood, quoted or not."""
-    result: Table = {}
-    for key, value in keys.items():
-        inner, shape, rest = result, before, key
-        while True:
-            head = next((each for each in shape if rest == each or rest.startswith(f"{each}.")), rest)
-            if rest == head:
-                inner[rest] = value
-                break
-            inner, shape, rest = inner.setdefault(head, {}), shape[head], rest[len(head) + 1 :]
-    return result
 
 
 def scale_keys(scale: Mapping[str, Any], where: str) -> Table:

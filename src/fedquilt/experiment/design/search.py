@@ -21,7 +21,7 @@ from pydantic import Field
 
 from fedquilt.base.arguments import Count, Finite, Seed
 from fedquilt.base.errors import SpecError
-from fedquilt.base.text import short
+from fedquilt.base.text import short, visible
 from fedquilt.experiment.design.checked import checked_table
 from fedquilt.experiment.design.keys import lists
 
@@ -85,16 +85,20 @@ def read_search(table: object, source: str) -> Search | None:
     return Search(**checked_table(Search, table, where))
 
 
-def tuned_values(table: Mapping[str, Any], where: str) -> dict[str, Values]:
+def tuned_values(table: object, where: str) -> dict[str, Values]:
     """Check what is tuned over: lists of values, and ranges.
 
     >>> tuned_values({"method.batch": [10, 50], "method": {"lr": {"low": 0.1, "high": 1.0}}}, "[tune]")
     {'method.batch': [10, 50], 'method.lr': Range(low=0.1, high=1.0, log=False)}
     """
+    if not isinstance(table, Mapping):
+        raise SpecError(f"{where}: must be a table of lists, got {short(table)}")
     found: dict[str, Values] = {}
     for name, value in table.items():
         nested = isinstance(value, dict) and "." not in name
         for key, each in {f"{name}.{key}": each for key, each in value.items()}.items() if nested else [(name, value)]:
+            if key in found:
+                raise SpecError(f'{where} "{visible(key, 80)}": is given twice')
             if isinstance(each, dict):
                 lists({key: [0]}, where)  # what it says of the key holds of ranges too
                 found[key] = _range(each, f'{where} "{key}"')

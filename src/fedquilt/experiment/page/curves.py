@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ FEW = 25
 
 MOST = 400
 """Points of a curve that are drawn; of more, as many are taken at even distances."""
+
+LARGEST = 1e100
 
 ALONG = {
     "round": ("round", None, 1.0),
@@ -83,7 +84,7 @@ def points(line: Line, measure: str) -> list[dict[str, Any]]:
         point |= {"low": mean - std, "high": mean + std, "spread": std}
         for name in [name for name in ALONG if name != "round"]:
             places = [place[name] for _, place in by_round[round_]]
-            known = [place for place in places if place is not None]
+            known = [place for place in places if place is not None and drawable(place)]
             if len(known) == len(places):
                 point[name] = statistics.fmean(known)
         found.append({key: _short(value) for key, value in point.items()})
@@ -174,7 +175,12 @@ def _values(history: History, measure: str) -> list[tuple[int, float]]:
         pairs = [(record["round"], record.get(KEYS[measure])) for record in history]
     else:
         pairs = list(zip(*history.curve(measure), strict=True))
-    return [(round_, value) for round_, value in pairs if value is not None and math.isfinite(value)]
+    return [(round_, value) for round_, value in pairs if value is not None and drawable(value)]
+
+
+def drawable(value: float) -> bool:
+    """Say whether a value can be drawn: beyond 1e100, means and spreads would overflow; NaN never can."""
+    return abs(value) <= LARGEST
 
 
 def _along(history: History) -> dict[int, dict[str, float | None]]:

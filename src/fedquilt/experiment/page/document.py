@@ -172,4 +172,6 @@ def _vega() -> str:
     """Return Vega, Vega-Lite and Vega-Embed in one script, which vl-convert brings along."""
     import vl_convert
 
-    return str(vl_convert.javascript_bundle(None, vl_version=vegalite_version())).replace("</script", "<\\/script")
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=vegalite_version())).replace(
+        "</script", "<\\/script"
+    )

@@ -2,7 +2,7 @@
 // Draws the figures of a report, and changes them as the reader asks. A figure's charts are Vega-Lite; what of a chart can be
 // changed is in its usermeta, written by figure.py and curves.py.
 
-const WIDEST = 900; // of a chart: wider ones are hard to read when they are printed
+const WIDEST = 960; // of a chart: wider ones are hard to read when they are printed
 const SMOOTHINGS = [1, 3, 5, 10, 20, 50];
 const chosen = new Map(); // what the reader has chosen, by figure: it stays when runs go on and the page is drawn anew
 const views = new Map();
@@ -155,7 +155,7 @@ function furnish(holder) {
     pieces.push(select("over", Object.entries(about.along), state.along, (value) => { state.along = value; again(); }));
   }
   if (about.smooth) {
-    const options = SMOOTHINGS.map((count) => [String(count), count === 1 ? "none" : `mean of the last ${count}`]);
+    const options = SMOOTHINGS.map((count) => [String(count), count === 1 ? "none" : `last ${count}`]);
     pieces.push(select("smoothing", options, String(state.smooth), (value) => { state.smooth = Number(value); again(); }));
   }
   if (about.log) {

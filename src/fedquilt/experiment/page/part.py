@@ -13,7 +13,7 @@ from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.holdings import Holdings
 from fedquilt.experiment.page.clients import figure_of_clients
 from fedquilt.experiment.page.cost import figure_of_cost
-from fedquilt.experiment.page.curves import Line, figure_of_curves
+from fedquilt.experiment.page.curves import Line, drawable, figure_of_curves
 from fedquilt.experiment.page.fares import figure_of_fares
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.source import Seen
@@ -112,7 +112,7 @@ def _cost(found: Contents) -> dict[str, float]:
         "seconds": sum(record["seconds"] for record in records),
     }
     steps = sum(record.get("steps", 0) for record in records)
-    return spent | ({"steps": float(steps)} if steps else {})
+    return {kind: float(value) for kind, value in (spent | {"steps": steps}).items() if value and drawable(value)}
 
 
 def detail_of(name: str, run: Seen, command: str | None = None) -> Detail:

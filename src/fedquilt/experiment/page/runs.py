@@ -111,19 +111,12 @@ def _lead(names: Sequence[str], runs: Sequence[Seen]) -> str:
         if ended < len(runs)
         else f"{counted(len(runs), 'run')}."
     )
-    scored = [
-        (run.found.history.best, name)
-        for name, run in zip(names, runs, strict=True)
-        if run.found and run.found.history.best
-    ]
-    if scored:
-        (round_, value), name = max(scored, key=lambda each: each[0][1])
+    known = [(name, run.found.history) for name, run in zip(names, runs, strict=True) if run.found is not None]
+    best = [(history.best, name) for name, history in known if history.best is not None]
+    if best:
+        (round_, value), name = max(best, key=lambda each: each[0][1])
         return f"{far} The best test accuracy is {percent(value)}, of {name} in round {round_:,}."
-    lowest = [
-        (run.found.history.lowest, name)
-        for name, run in zip(names, runs, strict=True)
-        if run.found and run.found.history.lowest
-    ]
+    lowest = [(history.lowest, name) for name, history in known if history.lowest is not None]
     if lowest:
         (round_, value), name = min(lowest, key=lambda each: each[0][1])
         return f"{far} The lowest test loss is {figure('loss', value)}, of {name} in round {round_:,}."

@@ -111,6 +111,15 @@ def run_folders(path: Path, deep: int = DEEP) -> Iterator[Path]:
             yield from run_folders(inner, deep - 1)
 
 
+def stamps(paths: Sequence[Path]) -> tuple[object, ...]:
+    """Return what changes whenever there is something new to read below some folders; nothing is opened."""
+    found: list[object] = []
+    for path in paths:
+        inner = [path] if is_run(path) else list(run_folders(path)) if path.is_dir() else []
+        found += [(path, _stamp(path / EXPERIMENT)), *((each, _key(RunFolder(each))) for each in inner)]
+    return tuple(found)
+
+
 def is_run(path: Path) -> bool:
     """Say whether a folder is a run folder."""
     return (path / SPEC).is_file()

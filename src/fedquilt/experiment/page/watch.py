@@ -13,7 +13,7 @@ from typing import Any
 from fedquilt.base.errors import FedquiltError, RunError
 from fedquilt.experiment.page.document import content, inline_json, page
 from fedquilt.experiment.page.part import Part
-from fedquilt.experiment.page.source import Reader
+from fedquilt.experiment.page.source import Reader, stamps
 
 ADDRESS = "127.0.0.1"
 NAMES = (ADDRESS, "localhost")
@@ -30,6 +30,7 @@ class Watch:
         self._paths, self._gather = list(paths), gather
         self._reader = Reader()
         self._lock = threading.Lock()
+        self._shown: tuple[object, list[Part]] | None = None
         handler = type("_BoundHandler", (_Handler,), {"watch": self})
         try:
             self._server = ThreadingHTTPServer((ADDRESS, port), handler)
@@ -63,10 +64,16 @@ class Watch:
     def parts(self) -> list[Part]:
         """Read what there is now; what cannot be shown is said on the page, which tries again."""
         with self._lock:
-            try:
-                return self._gather(self._paths, self._reader)
-            except FedquiltError as error:
-                return [Part("Nothing to show yet", str(error))]
+            now = stamps(self._paths)
+            if self._shown is None or self._shown[0] != now:
+                self._shown = now, self._read()
+            return self._shown[1]
+
+    def _read(self) -> list[Part]:
+        try:
+            return self._gather(self._paths, self._reader)
+        except FedquiltError as error:
+            return [Part("Nothing to show yet", str(error))]
 
 
 class _Handler(BaseHTTPRequestHandler):

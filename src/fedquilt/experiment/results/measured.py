@@ -67,7 +67,7 @@ def _measure(
     name = curve_name(metric.of, split)
     rounds, values = history.curve(name)
     if not values:
-        return Measured(None, problem=f"{name.replace('_', ' ')} was not measured")
+        return Measured(None, problem=f"{name.replace('_', ' ')} was not measured; [metric] of = … names another curve")
     if metric.name in COSTS:
         return _cost(metric, history, rounds, values, reference)
     found = _on_curve(metric, history, rounds, values)

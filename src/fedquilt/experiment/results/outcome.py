@@ -10,12 +10,9 @@ from fedquilt.analysis.curves import History
 from fedquilt.base.errors import FedquiltError
 from fedquilt.base.text import short
 from fedquilt.experiment.design.trial import Trial
-from fedquilt.experiment.fingerprint import differences
+from fedquilt.experiment.fingerprint import SAME_RESULT, differences
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.summary import summarise
-
-SAME_RESULT = frozenset({"run.checkpoint_seconds", "run.import_from"})
-"""Keys of `[run]` that may differ between a trial and its run."""
 
 
 @dataclass(frozen=True)

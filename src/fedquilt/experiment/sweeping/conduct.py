@@ -6,7 +6,6 @@ import signal
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,6 +30,9 @@ from fedquilt.experiment.sweeping.standing import TrialStanding, standing
 TICK = 0.5
 """Seconds after which a display is refreshed where nothing happens."""
 
+ASK_AGAIN = 6.0
+"""Seconds after which a trial is asked again to stop: Python drops what a signal raises where nobody can catch it."""
+
 TRIES = 3
 """How often a trial is started that is interrupted without anybody having asked for it."""
 
@@ -51,9 +53,11 @@ def conduct(
     jobs: int | None = None,
     watcher: SweepWatcher | None = None,
     budget: float | None = None,
-    place: Callable[[], Place] = ThisMachine,
+    place: Place | None = None,
 ) -> Conducted:
     """Run trials below a folder until there are no more, or until `budget` seconds have passed.
+
+    They run on this machine, or in another `place`.
 
     On Ctrl-C trials save what is done, and the same call goes on from there; a further Ctrl-C does not wait for that.
     """
@@ -70,17 +74,19 @@ class _Conductor:
         jobs: int | None,
         watcher: SweepWatcher | None,
         budget: float | None,
-        place: Callable[[], Place],
+        place: Place | None,
         stack: ExitStack,
     ) -> None:
         self._source, self._folder, self._watcher, self._stack = source, folder, watcher, stack
-        self._asked, self._make_place = jobs, place
+        self._asked, self._given_place = jobs, place
         self._until = None if budget is None else time.monotonic() + budget
         self._board = Board()
         self._waiting: list[int] = []
         self._running: set[int] = set()
         self._given_up: set[int] = set()
         self._tries: Counter[int] = Counter()
+        self._apart: set[int] = set()
+        self._asked_to_stop: dict[int, float] = {}
         self._memory: dict[str, int] = {}
         self._stopping = False
         self._jobs = Jobs(1, 1)
@@ -88,7 +94,7 @@ class _Conductor:
     @cached_property
     def _place(self) -> Place:
         """Where trials run; nothing is started where all are finished."""
-        place = self._make_place()
+        place = self._given_place or ThisMachine()
         self._stack.callback(place.close)
         return place
 
@@ -153,7 +159,7 @@ class _Conductor:
             self._place.start(order)
 
     def _order(self, number: int, trial: Trial) -> Order:
-        spec = self._jobs.fitted(trial.spec)
+        spec = self._jobs.fitted(trial.spec, number in self._apart)
         home = None if spec.folder is None else str(spec.folder)
         folder = (self._folder / trial.name).absolute()
         return Order(number, trial.name, spec.to_toml(), spec.source, home, str(folder), importing_refused())
@@ -166,6 +172,9 @@ class _Conductor:
                 self._hear_end(event)
             else:
                 self._hear_progress(event)
+        for number, asked in self._asked_to_stop.items():
+            if number in self._running and time.monotonic() - asked > ASK_AGAIN:
+                self._stop(number)
         self._show()
 
     def _hear_progress(self, event: Begun | Advanced) -> None:
@@ -174,7 +183,7 @@ class _Conductor:
             return
         if self._source.advanced(self._board.rows[event.number], event):
             self._given_up.add(event.number)
-            self._place.stop(event.number)
+            self._stop(event.number)
 
     def _hear_end(self, event: Ended) -> None:
         row, number = self._board.rows[event.number], event.number
@@ -183,18 +192,27 @@ class _Conductor:
         if event.memory is not None:
             self._memory[row.name] = event.memory
         folder = RunFolder(self._folder / row.name)
-        if event.how is None:
-            reason = f"its process was ended by {_named(event.code)}"
+        if event.how is None and number not in self._apart and not self._stopping:
+            self._apart.add(number)
+            self._again(number)
+        elif event.how is None and self._stopping:
+            self._end(number, "interrupted", None)
+        elif event.how is None:
+            reason = _gone(event.code)
             folder.fail(reason)
             self._end(number, "failed", reason)
         elif event.how == "interrupted" and number in self._given_up:
             self._end(number, "pruned", "others were better after as many rounds")
         elif event.how == "interrupted" and not self._stopping and self._tries[number] < TRIES:
-            self._board.change(number, state="waiting")
-            self._waiting.insert(0, number)
+            self._again(number)
         else:
-            reasons = {"failed": folder.failure, "diverged": lambda: quiet_summary(folder.path)["diverged"]}
-            self._end(number, event.how, reasons.get(event.how, lambda: None)())
+            why = folder.failure() if event.how == "failed" else None
+            self._end(number, event.how, quiet_summary(folder.path)["diverged"] if event.how == "diverged" else why)
+
+    def _again(self, number: int) -> None:
+        """Put a trial first in line."""
+        self._board.change(number, state="waiting")
+        self._waiting.insert(0, number)
 
     def _end(self, number: int, state: State, reason: str | None) -> None:
         self._board.change(number, state=state, reason=reason)
@@ -203,12 +221,17 @@ class _Conductor:
             if not self._stopping:
                 self._take_more()
 
+    def _stop(self, number: int) -> None:
+        """Ask a trial to save what is done and to end."""
+        self._asked_to_stop[number] = time.monotonic()
+        self._place.stop(number)
+
     def _stop_all(self) -> None:
         """Let trials save what is done, and wait for them."""
         self._stopping = True
         self._waiting.clear()
         for number in self._running:
-            self._place.stop(number)
+            self._stop(number)
         while self._running:
             try:
                 self._hear()
@@ -231,13 +254,14 @@ def _look(folder: Path, trial: Trial) -> tuple[TrialStanding, str | None]:
     return found, quiet_summary(folder)["diverged"] if found.kind == "diverged" else None
 
 
-def _named(code: int | None) -> str:
-    """Name the signal that ended a process.
+def _gone(code: int | None) -> str:
+    """Say how a process ended that did not say so itself.
 
-    >>> _named(-9), _named(1)
-    ('SIGKILL: the machine may have run out of memory', 'itself (exit code 1)')
+    >>> _gone(-9), _gone(1)
+    ('its process was killed (SIGKILL): the machine may have run out of memory', 'its process ended with exit code 1')
     """
     if code is None or code >= 0:
-        return f"itself (exit code {code})"
+        return f"its process ended with exit code {code}"
     name = signal.Signals(-code).name
-    return f"{name}: the machine may have run out of memory" if name == "SIGKILL" else name
+    memory = ": the machine may have run out of memory" if name == "SIGKILL" else ""
+    return f"its process was killed ({name}){memory}"

@@ -3,6 +3,10 @@
 Measured (`python bench/sweep.py`, docs/fast.md): two trials with one worker each are done sooner than the same two one
 after the other with two workers each, whatever the model: nothing of a trial waits for the server, or for the slowest of a
 round's clients. So it is one trial a core; where there are fewer trials than cores, they share the cores.
+
+The one worker of a trial is the trial's own process, as in the engine `inline`: with small models, handing clients to
+another process takes a fifth of the time. What ends that process, such as a client's code that crashes, ends the trial;
+it is then gone on with by a worker process apart, which finds the client and leaves it out, as in a run alone.
 """
 
 from __future__ import annotations
@@ -11,8 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fedquilt.base.errors import SpecError
+from fedquilt.base.registry import engines
 from fedquilt.engines.processes import cores
-from fedquilt.experiment.spec import Spec
+from fedquilt.experiment.spec import Spec, SpecTable
 
 
 @dataclass(frozen=True)
@@ -22,12 +27,18 @@ class Jobs:
     number: int
     workers: int
 
-    def fitted(self, spec: Spec) -> Spec:
-        """Return a trial's spec with its number of workers, which changes nothing of its result."""
+    def fitted(self, spec: Spec, apart: bool) -> Spec:
+        """Return a trial's spec with its number of workers, which changes nothing of its result.
+
+        Clients are trained `apart` from the trial's own process, or there, if it has one worker and no clock to keep.
+        """
         part = spec.parts["engine"]
         if part.arguments.get("workers", 1) is not None:  # the spec says it, or the engine has none
             return spec
         engine = replace(part, arguments=part.arguments | {"workers": self.workers})
+        if self.workers == 1 and part.name == "processes" and not apart and spec.options.client_seconds is None:
+            kept = {key: part.arguments[key] for key in ("compute", "precision", "device")}
+            engine = SpecTable("inline", engines["inline"], kept)
         return replace(spec, parts=spec.parts | {"engine": engine})
 
 
@@ -43,9 +54,9 @@ def jobs_for(specs: Sequence[Spec], asked: int | None = None) -> Jobs:
     """
     if asked is not None and asked < 1:
         raise SpecError(f"--jobs {asked}: at least one trial runs at a time")
-    engines = [spec.parts["engine"].arguments for spec in specs]
-    each = max((engine.get("workers") or 1 for engine in engines), default=1)
-    on_device = any(engine.get("device", "cpu") != "cpu" for engine in engines)
+    asks = [spec.parts["engine"].arguments for spec in specs]
+    each = max((engine.get("workers") or 1 for engine in asks), default=1)
+    on_device = any(engine.get("device", "cpu") != "cpu" for engine in asks)
     usual = 1 if on_device else max(cores() // each, 1)
     number = min(asked or usual, max(len(specs), 1))
     return Jobs(number, max(cores() // number, 1))

@@ -94,6 +94,8 @@ class ThisMachine:
         self._close()
 
     def _close(self) -> None:
+        if not self._running and self._nursery.poll() is None:
+            self._nursery.kill()  # nothing is to be saved, and it may still be importing
         self._orders.close()
         self._told.close()  # whoever still writes notices that nobody reads
         try:

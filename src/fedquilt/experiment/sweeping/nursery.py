@@ -21,8 +21,11 @@ from importlib import import_module
 from fedquilt.base import interrupts
 from fedquilt.experiment.sweeping.places import Ended, Order, decoded, written
 
-IMPORTED = ("fedquilt.experiment.sweeping.trial_process",)
+IMPORTED = "fedquilt.experiment.sweeping.trial_process"
 """What every trial needs."""
+
+FORKS = sys.platform == "linux"
+"""Whether trials are forked; elsewhere, libraries of the system do not survive that, and each imports everything anew."""
 
 SAVING = 20.0
 """Seconds that trials have to save and end once the sweep is gone."""
@@ -41,14 +44,15 @@ def main() -> None:
     heeded = {each for each in interrupts.SIGNALS if signal.getsignal(each) is not signal.SIG_IGN}
     for each in interrupts.SIGNALS:
         signal.signal(each, signal.SIG_IGN)
-    fork = sys.platform == "linux"
-    for name in IMPORTED if fork else ():
-        import_module(name)
-    _Nursery(fork, heeded | {signal.SIGTERM}).run()
+    if FORKS:
+        import_module(IMPORTED)
+    _Nursery(FORKS, heeded | {signal.SIGTERM}).run()
 
 
 def alone() -> None:
     """Run the one trial that is ordered: where processes cannot be forked, each is a new one."""
+    for each in interrupts.SIGNALS:  # the process that starts this one ignores them
+        signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
     from fedquilt.experiment.sweeping.trial_process import perform
 
     perform(decoded(sys.stdin.buffer.readline()), os.dup(1))
@@ -107,9 +111,9 @@ class _Nursery:
                 signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
             pipe = os.dup(1)
             nothing = os.open(os.devnull, os.O_RDWR)
-            for each in (0, 1):
-                os.dup2(nothing, each)
-            import_module(IMPORTED[0]).perform(order, pipe)
+            os.dup2(nothing, 0)
+            os.dup2(nothing, 1)
+            import_module(IMPORTED).perform(order, pipe)
             code = 0
         finally:
             os._exit(code)

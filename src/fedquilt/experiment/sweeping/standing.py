@@ -10,16 +10,13 @@ from fedquilt.analysis.standing import Standing
 from fedquilt.base.text import short
 from fedquilt.experiment.build import build
 from fedquilt.experiment.contents import Contents
-from fedquilt.experiment.fingerprint import differences, fingerprint
+from fedquilt.experiment.fingerprint import SAME_RESULT, differences, fingerprint
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import spec_of
 from fedquilt.experiment.spec import Spec
 from fedquilt.experiment.summary import summarise
 from fedquilt.experiment.toml import Table
 from fedquilt.round.session import Settling, settled
-
-FREE = {"run.checkpoint_seconds", "run.import_from"}
-"""Keys that decide nothing of a result."""
 
 ENDS = {"run.rounds", "run.stop_at", "run.patience", "run.stop_after_seconds"}
 """Keys that decide where a run ends, but nothing of the rounds before."""
@@ -61,18 +58,20 @@ def standing(path: Path, spec: Spec, thorough: bool) -> TrialStanding:
         now["engine"] = _deciding_of(settled(engine, federation, spec.options.rounds))
     elif undecided:
         now["engine"] = before["engine"]
-    for where, old, new in differences(before, now, FREE | ENDS):
+    for where, old, new in differences(before, now, SAME_RESULT | ENDS):
         return TrialStanding("other", f"{where} was {short(old)}, and is {short(new)} now")
     about = summarise(folder, found)
-    if any(differences(before, now, FREE)):
+    if any(differences(before, now, SAME_RESULT)):
         return _ends_elsewhere(found, spec)
     if (undecided or _own_code(spec)) and not thorough:
         return TrialStanding("unknown")
     if _own_code(spec) and not _same_code(found, spec):
         return TrialStanding("other", "the data, or code of your own, have changed")
     best, lowest = found.history.best, found.history.lowest
-    kind = about["state"] if about["state"] in ("finished", "diverged") else "unfinished"
-    return TrialStanding(kind, "", found.round, best[1] if best else None, lowest[1] if lowest else None)
+    scores = best[1] if best else None, lowest[1] if lowest else None
+    if about["state"] in ("finished", "diverged"):
+        return TrialStanding("finished" if about["state"] == "finished" else "diverged", "", found.round, *scores)
+    return TrialStanding("unfinished", "", found.round, *scores)
 
 
 def _ends_elsewhere(found: Contents, spec: Spec) -> TrialStanding:

@@ -20,6 +20,7 @@ from fedquilt.experiment.storage import storing
 from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.conduct import conduct
 from fedquilt.experiment.sweeping.display import SweepWatcher
+from fedquilt.experiment.sweeping.places import Place
 from fedquilt.experiment.sweeping.sources import source_of
 
 EXPERIMENT = "experiment.toml"
@@ -66,6 +67,7 @@ def sweep(
     watcher: SweepWatcher | None = None,
     unsets: Iterable[str] = (),
     budget_seconds: float | None = None,
+    place: Place | None = None,
 ) -> SweepResult:
     """Run every trial of an experiment (a file, or its tables) that is not finished.
 
@@ -73,7 +75,7 @@ def sweep(
     `log.txt` of its folder. A trial that fails or diverges is marked, and the others go on; a trial that is finished is not
     run again unless what decides its result has changed. After an interruption, of whatever kind, or once `budget_seconds`
     have passed, the same call goes on. `sets` and `unsets` change the experiment as for `run`, `scale` is one of its
-    scales, and `only` leaves the trials of these cases.
+    scales, and `only` leaves the trials of these cases. `place` is where trials run, if not on this machine.
 
     >>> import tempfile
     >>> tables = {
@@ -97,7 +99,7 @@ def sweep(
     with RunFolder(folder).locked():
         with storing(folder):
             write_whole(folder / EXPERIMENT, experiment.to_toml().encode())
-        done = conduct(source_of(experiment, folder), folder, jobs, watcher, budget_seconds)
+        done = conduct(source_of(experiment, folder), folder, jobs, watcher, budget_seconds, place)
     return SweepResult(experiment, folder, done.rows, done.interrupted, done.out_of_time)
 
 

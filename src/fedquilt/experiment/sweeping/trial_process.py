@@ -32,6 +32,7 @@ from fedquilt.experiment.spec import Spec, check_spec
 from fedquilt.experiment.sweeping.places import Advanced, Begun, Ended, Order, State, TrialEvent, written
 from fedquilt.experiment.sweeping.standing import standing
 from fedquilt.experiment.toml import parse
+from fedquilt.experiment.watching import Watcher
 
 LOG = "log.txt"
 
@@ -79,9 +80,10 @@ def _performed(order: Order, pipe: int) -> State:
 
 
 def _run(folder: RunFolder, spec: Spec, kind: str, watcher: _Teller) -> Run:
-    if kind == "shorter":
-        folder.begin(spec.to_toml(), environment())
     if kind in ("shorter", "unfinished"):
+        # It may end elsewhere now, and be trained by other workers; nothing else differs.
+        with folder.locked():
+            folder.begin(spec.to_toml(), environment())
         return resume(folder.path, watcher=watcher)
     return run(spec, out=folder.path, watcher=watcher)
 
@@ -106,7 +108,7 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"warning: {message}", flush=True)
 
 
-class _Teller:
+class _Teller(Watcher):
     """A watcher that writes the log and tells of rounds."""
 
     def __init__(self, order: Order, pipe: int) -> None:

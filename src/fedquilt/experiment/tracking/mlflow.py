@@ -39,7 +39,8 @@ class MLflow:
 
     def __init__(self, library: Any) -> None:
         """Keep the library."""
-        self._library, self._client, self._run = library, None, ""
+        self._library, self._run = library, ""
+        self._client: Any = None
 
     def start(self, about: AboutRun) -> None:
         """Open the store, and the run in it."""
@@ -67,7 +68,7 @@ class MLflow:
         """Log the round's numbers."""
         now, metric = int(time.time() * 1000), self._library.entities.Metric
         metrics = [metric(_named(name), value, now, record["round"]) for name, value in scalars(record).items()]
-        self._client.log_batch(self._run, metrics=metrics)  # type: ignore[attr-defined]
+        self._client.log_batch(self._run, metrics=metrics)
 
     def end(self, result: Result | None) -> None:
         """Say how the run ended."""
@@ -79,7 +80,7 @@ class MLflow:
     def _there(self, run: str) -> bool:
         """Say whether the store knows a run: it may be another store than before."""
         try:
-            self._client.get_run(run)  # type: ignore[attr-defined]
+            self._client.get_run(run)
         except self._library.exceptions.MlflowException:
             return False
         return True

@@ -29,7 +29,9 @@ class TensorBoard:
 
     def __init__(self, writer: Any) -> None:
         """Keep the class of writers."""
-        self._make, self._writer, self._about = writer, None, None
+        self._make = writer
+        self._writer: Any = None
+        self._about: AboutRun | None = None
 
     def start(self, about: AboutRun) -> None:
         """Note where to write."""
@@ -47,7 +49,7 @@ class TensorBoard:
     def round(self, record: dict[str, Any]) -> None:
         """Write the round's numbers."""
         for name, value in scalars(record).items():
-            self._writer.add_scalar(name, value, record["round"])  # type: ignore[attr-defined]
+            self._writer.add_scalar(name, value, record["round"])
 
     def end(self, result: Result | None) -> None:
         """Close the event file."""

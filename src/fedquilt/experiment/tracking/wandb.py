@@ -30,7 +30,8 @@ class WeightsAndBiases:
 
     def __init__(self, library: Any) -> None:
         """Keep the library."""
-        self._library, self._run = library, None
+        self._library = library
+        self._run: Any = None
 
     def start(self, about: AboutRun) -> None:
         """Open the run; a resumed one goes on under the same identifier."""
@@ -50,7 +51,7 @@ class WeightsAndBiases:
 
     def round(self, record: dict[str, Any]) -> None:
         """Log the round's numbers."""
-        self._run.log(scalars(record) | {"round": record["round"]})  # type: ignore[attr-defined]
+        self._run.log(scalars(record) | {"round": record["round"]})
 
     def end(self, result: Result | None) -> None:
         """Close the run, and say how it ended."""
