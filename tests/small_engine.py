@@ -22,27 +22,28 @@ class SmallEngine(Executing):
     @contextmanager
     def open(self, federation):
         with pinned():
-            federation = self.execution.placed(federation)
-            with closing(SmallWorkers(federation, self.execution.program(federation), self.lanes)) as workers:
-                yield ScheduledSession.on(workers, federation, self.execution)
+            site = self.execution.placed(replace(federation.site, client_seconds=None))  # the scheduler has a clock
+            with closing(SmallWorkers([(site, self.execution.program(site), None)] * self.lanes)) as workers:
+                yield ScheduledSession.on(workers, federation.server, self.execution)
 
 
 class SmallWorkers:
     lanes_are = "small workers"
 
-    def __init__(self, federation, program, lanes):
-        self.work, self.numbers = (replace(federation, client_seconds=None), program), count()
-        self.lanes, self.tasks, self.models, self.events = {}, {}, {}, []
-        for _ in range(lanes):
-            self.hire()
+    def __init__(
+        self, hosts
+    ):  # each is a site, its program, and the clients whose examples it has (None: all clients')
+        self.lanes, self.tasks, self.models, self.events, self.numbers = {}, {}, {}, [], count()
+        for host in hosts:
+            self.start(host)
 
-    def hire(self):
+    def start(self, host):
         lane, (ours, theirs), at = next(self.numbers), multiprocessing.Pipe(), multiprocessing.Value("q")
-        process = multiprocessing.get_context("fork").Process(target=work, args=(*self.work, theirs, at), daemon=True)
+        process = multiprocessing.get_context("fork").Process(target=work, args=(*host, theirs, at), daemon=True)
         process.start()
         theirs.close()
-        self.lanes[lane] = process, ours, at
-        self.events.append(Joined(lane, f"small worker {lane}"))
+        self.lanes[lane] = process, ours, at, host
+        self.events.append(Joined(lane, f"small worker {lane}", clients=host[2]))
 
     def publish(self, model, broadcast):
         self.models[number := next(self.numbers)] = encoding.encode_model(model, broadcast)
@@ -62,9 +63,8 @@ class SmallWorkers:
         for pipe in [] if self.events else wait(pipes, seconds):
             lane = pipes[pipe]
             try:
-                reply = encoding.decode_reply(self.tasks[lane], encoding.read(pipe.recv_bytes()), pipe.recv_bytes())
-                self.tasks.pop(lane)
-                self.events.append(Answered(lane, reply))
+                said, tensors = encoding.read(pipe.recv_bytes()), pipe.recv_bytes()
+                self.events.append(Answered(lane, encoding.decode_reply(self.tasks.pop(lane), said, tensors)))
             except (EOFError, OSError, encoding.ProtocolError) as error:
                 self.events.append(Left(lane, type(error).__name__, at=self.progress(lane)))
                 self.stop(lane)
@@ -76,10 +76,10 @@ class SmallWorkers:
 
     def stop(self, lane):
         self.tasks.pop(lane, None)
-        process, *_ = self.lanes.pop(lane)  # the last that knew its pipe
+        process, *_, host = self.lanes.pop(lane)  # the last that knew its pipe
         process.kill()
         process.join()
-        self.hire()
+        self.start(host)
 
     def release(self, lane, receipt): ...  # an answer's memory goes with it
 
@@ -89,11 +89,11 @@ class SmallWorkers:
             process.join()
 
 
-def work(federation, program, pipe, at):
+def work(site, program, clients, pipe, at):
     with pinned(), noting_signals():
         while True:
             task = encoding.decode_task(encoding.read(pipe.recv_bytes()), pipe.recv_bytes())
-            state = encoding.decode_model(pipe.recv_bytes(), task.round)
-            reply = perform(federation, program, task, state, lambda place: setattr(at, "value", place))
+            state = encoding.decode_model(pipe.recv_bytes(), task.round, site.layout)
+            reply = perform(site, program, task, state, lambda place: setattr(at, "value", place))
             for message in encoding.encode_reply(reply):
                 pipe.send_bytes(message)

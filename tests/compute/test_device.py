@@ -19,6 +19,7 @@ from fedquilt.base.errors import FedquiltError, SpecError
 from fedquilt.compute.device import Placement
 from fedquilt.round.federation import Federation
 from fedquilt.round.local_step import local_step
+from fedquilt.round.views import placed
 
 ELSEWHERE = Placement("meta")  # type: ignore[arg-type]
 """torch's device without values: what is computed there needs all its tensors there, as on a GPU."""
@@ -53,7 +54,7 @@ def _tensor(leaf):
 
 
 def _federation(data, held, module):
-    federation = Federation.of(module, data, held, EVERYTHING, 1).placed(ELSEWHERE)
+    federation = placed(Federation.of(module, data, held, EVERYTHING, 1), ELSEWHERE)
     return federation, federation.start().groups[0].state
 
 
@@ -75,7 +76,7 @@ def test_a_block_elsewhere_touches_nothing_here(blobs, unbalanced, smooth, steps
 
 
 def test_an_evaluation_elsewhere_runs_there_to_its_end(blobs, unbalanced, smooth):
-    federation = Federation.of(smooth, blobs, unbalanced, fedquilt.fed_avg(), 1).placed(ELSEWHERE)
+    federation = placed(Federation.of(smooth, blobs, unbalanced, fedquilt.fed_avg(), 1), ELSEWHERE)
     with pytest.raises(NotImplementedError, match="meta tensor"):
         federation.evaluator.evaluate(federation.initial, "test", (0, 10))
     assert {p.device.type for p in federation.replica.module.parameters()} == {"meta"}

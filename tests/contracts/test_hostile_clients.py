@@ -507,7 +507,7 @@ def test_what_a_client_does_to_the_model_reaches_nobody_else(name, precision, bl
         federation = Federation.of(Fickle(MODELS[name]), data, unbalanced, method, 1)
         with fedquilt.inline(precision=precision).open(federation) as session:
             state = federation.start().groups[0].state
-            updates = [session.federation.site.run_client(state, 1, client, client, None) for client in select]
+            updates = [session.site.run_client(state, 1, client, client, None) for client in select]
         sent.append([update.delta for update in updates[-2:]])
     assert all(torch.equal(*pair) for pair in zip(*sent, strict=True))
 

@@ -8,10 +8,24 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save
+from torch import nn
 
 from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Fault
-from fedquilt.compute.layout import ModelState
-from fedquilt.engines.encoding import ProtocolError, decode_reply, decode_task, encode_reply, encode_task, read
+from fedquilt.compute.layout import Layout, ModelState
+from fedquilt.engines.encoding import (
+    ProtocolError,
+    decode_model,
+    decode_reply,
+    decode_task,
+    encode_model,
+    encode_reply,
+    encode_task,
+    read,
+    read_tensors,
+)
 from fedquilt.engines.tasks import Reply, Task, answers
 from fedquilt.round.evaluation import Counted
 
@@ -124,3 +138,96 @@ def test_tensors_that_are_none_are_refused():
         decode_reply(TASK, read(said), b"")
     with pytest.raises(ProtocolError, match="not JSON"):
         read(b"[" * 100_000)
+
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.sampled_from([2**63, -1, 0])
+)
+ANYTHING = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner))
+FIELDS = ("do", "round", "clients", "slots", "alone", "gone", "split", "rows")
+WELL_FORMED = json.loads(encode_task(Task("train", 3, [7, 8], [0, 1], [None, None], gone=[(1, 9)]))[0])
+CHANGES = st.dictionaries(
+    st.sampled_from(FIELDS), ANYTHING | st.sampled_from([*SCRAPS, "train", "rm", [[0, 1]], [0, 1]])
+)
+
+
+def refused(decode, *message):
+    """Say whether a message is refused; anything raised but a ProtocolError fails the test."""
+    try:
+        decode(*message)
+    except ProtocolError:
+        return True
+    return False
+
+
+@given(ANYTHING)
+def test_whatever_is_no_task_is_refused(said):
+    assert refused(decode_task, said, b"")
+
+
+@given(CHANGES, st.sets(st.sampled_from(FIELDS)))
+def test_a_task_with_something_else_in_it_is_refused_or_can_be_done(changes, missing):
+    said = {name: value for name, value in (WELL_FORMED | changes).items() if name not in missing}
+    if refused(decode_task, said, b""):
+        return
+    task = decode_task(said, b"")
+    assert not missing
+    assert task.do in {"train", "evaluate clients", "evaluate"}
+    assert len(task.clients) == len(task.slots) == len(task.client_states)
+    assert all(type(number) is int for number in (task.round, *task.clients, *task.slots, *task.rows))
+    for slot in list(task.slots):
+        task = task.without(slot)
+    assert not task.clients
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"do": "rm"},
+        {"do": "evaluate"},
+        {"slots": 5},
+        {"slots": [0, 0]},
+        {"slots": [0]},
+        {"clients": [7, -1]},
+        {"round": "a"},
+        {"round": True},
+        {"rows": [5, 2]},
+        {"gone": [[9, 9]]},
+        {"gone": [[0, 1], [0, 2]]},
+        {"split": "all"},
+    ],
+)
+def test_a_task_that_nobody_can_mean_is_refused(change):
+    assert not refused(decode_task, WELL_FORMED, b"")
+    assert refused(decode_task, WELL_FORMED | change, b"")
+
+
+def test_client_state_of_nobody_is_refused():
+    said, tensors = encode_task(Task("train", 1, [7, 8], [0, 1], [None, {"optimiser": {"0": torch.ones(2)}}]))
+    assert not refused(decode_task, read(said), tensors)
+    assert refused(decode_task, WELL_FORMED | {"clients": [7], "slots": [0], "gone": []}, tensors)
+
+
+PATHS = st.lists(SCALARS | st.just({}) | st.lists(st.integers()), max_size=4) | ANYTHING
+NAMES = st.sets(st.builds(json.dumps, PATHS) | st.text(max_size=8), max_size=4)
+LAYOUT = Layout.of(nn.BatchNorm1d(3))
+MODEL = LAYOUT.read(nn.BatchNorm1d(3))
+
+
+@given(NAMES | st.just({"[" * 50_000, '["model"]'}), st.binary(max_size=200))
+def test_tensors_with_any_names_and_any_bytes_are_read_or_refused(names, noise):
+    for message in (save({name: torch.ones(2) for name in names}), noise, bytes(reversed(noise))):
+        refused(read_tensors, message)
+        assert refused(decode_model, message, 1, LAYOUT)
+        refused(decode_task, WELL_FORMED, message)
+
+
+def test_a_model_comes_back_and_one_of_another_run_is_refused():
+    sent = decode_model(encode_model(MODEL, {"scaffold": {"variate": torch.ones(6)}}), 4, LAYOUT)
+    assert sent.round == 4
+    assert same(sent.model, MODEL)
+    assert same(sent.broadcast, {"scaffold": {"variate": torch.ones(6)}})
+    larger = Layout.of(nn.BatchNorm1d(4)).read(nn.BatchNorm1d(4))
+    double = ModelState(MODEL.vector.double(), MODEL.buffers, MODEL.counters)
+    for model in (larger, double, ModelState(MODEL.vector[:, None], MODEL.buffers, MODEL.counters)):
+        assert refused(decode_model, encode_model(model, {}), 4, LAYOUT)

@@ -206,8 +206,8 @@ def test_a_client_that_fails_in_the_clustering_round_is_put_into_the_largest_clu
     assert all(torch.isfinite(group.state.model.vector).all() for group in result.run.groups)
 
 
-def _third_away(roll):
-    return Absence({place: "is away" for place, client in enumerate(roll.clients) if client == 3}, None)
+def _third_away(asked):
+    return Absence({place: "is away" for place, client in enumerate(asked.clients) if client == 3}, None)
 
 
 def test_a_client_that_is_away_in_the_clustering_round_is_put_somewhere_and_named_once(run, planted):

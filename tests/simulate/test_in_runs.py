@@ -176,7 +176,7 @@ def test_rounds_with_and_without_clients_may_follow_each_other(blobs, unbalanced
 
 def test_the_fraction_is_of_the_clients_that_are_there(federate):
     method, simulation = fedquilt.fed_avg(fraction=0.5), availability(low=0.5, high=0.5)
-    federation = federate(method)
+    federation = federate(method, simulation=simulation)
     for seed in range(50):
         there = np.flatnonzero(simulation.available(1, federation.population, seed))
         group = Group(initial_state(method, federation.initial))

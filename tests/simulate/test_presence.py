@@ -11,18 +11,18 @@ import pytest
 from fedquilt.algorithm.parts.selection import AskMore, BySize, Uniform
 from fedquilt.base.errors import FedquiltError
 from fedquilt.partition import Partition
-from fedquilt.partition.population import Population
+from fedquilt.partition.population import ClassesHeld, Population
 from fedquilt.simulate.availability import ByClassAndHour
 from fedquilt.simulate.dropout import DropOut
-from fedquilt.simulate.presence import Roll
+from fedquilt.simulate.presence import Asked
 from fedquilt.simulate.stragglers import Slowness
 
 INF = float("inf")
 
 
-def roll(examples, clients=None, **more):
+def asked(examples, clients=None, **more):
     clients = np.arange(len(examples)) if clients is None else np.asarray(clients)
-    return Roll(more.pop("round_", 1), more.pop("seed", 1), clients, np.asarray(examples), **more)
+    return Asked(more.pop("round_", 1), more.pop("seed", 1), clients, np.asarray(examples), **more)
 
 
 def even(deadline=INF):
@@ -35,7 +35,7 @@ def test_clients_drop_out_as_often_as_asked_independently_of_round_client_and_sl
     rounds, clients, p = 200, 100, 0.3
     gone = np.zeros((rounds, clients), dtype=bool)
     for number in range(rounds):
-        gone[number, list(DropOut(p)(roll(np.ones(clients), round_=number + 1)).reasons)] = True
+        gone[number, list(DropOut(p)(asked(np.ones(clients), round_=number + 1)).reasons)] = True
     pairs = {"slots": gone[:, 1:] & gone[:, :-1], "rounds": gone[1:] & gone[:-1]}
     assert abs(gone.mean() - p) < 5 * math.sqrt(p * (1 - p) / gone.size)
     for both in pairs.values():
@@ -43,14 +43,14 @@ def test_clients_drop_out_as_often_as_asked_independently_of_round_client_and_sl
 
 
 def test_a_client_in_two_slots_drops_out_of_each_by_itself():
-    fates = {tuple(DropOut(0.5)(roll([1, 1], clients=[3, 3], round_=number)).reasons) for number in range(1, 40)}
+    fates = {tuple(DropOut(0.5)(asked([1, 1], clients=[3, 3], round_=number)).reasons) for number in range(1, 40)}
     assert fates == {(), (0,), (1,), (0, 1)}
 
 
 def test_whether_a_client_drops_out_depends_on_its_slot_and_not_on_the_rest_of_the_cohort():
     rule = DropOut(0.5)
-    whole = set(rule(roll(np.ones(20))).reasons)
-    later = set(rule(roll(np.ones(10), clients=np.arange(10, 20), first_slot=10)).reasons)
+    whole = set(rule(asked(np.ones(20))).reasons)
+    later = set(rule(asked(np.ones(10), clients=np.arange(10, 20), first_slot=10)).reasons)
     assert {place - 10 for place in whole if place >= 10} == later
 
 
@@ -58,13 +58,13 @@ def test_the_pace_is_log_normal_and_stays_the_same():
     """Of 5,000 clients: mean and variance of log(pace) / spread within five standard deviations of 0 and 1."""
     clients = 5000
     rule = Slowness(0.01, spread=0.5, deadline=INF)
-    times = rule.times(roll(np.full(clients, 100)))
+    times = rule.times(asked(np.full(clients, 100)))
     normals = np.log(times) / 0.5
     assert abs(normals.mean()) < 5 / math.sqrt(clients)
     assert abs(normals.var() - 1) < 5 * math.sqrt(2 / clients)
-    backwards = roll(np.full(clients, 200), clients=np.arange(clients)[::-1], round_=7)
+    backwards = asked(np.full(clients, 200), clients=np.arange(clients)[::-1], round_=7)
     assert np.allclose(rule.times(backwards)[::-1], 2 * times)
-    assert not np.allclose(rule.times(roll(np.full(clients, 100), seed=2)), times)
+    assert not np.allclose(rule.times(asked(np.full(clients, 100), seed=2)), times)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_pace_is_log_normal_and_stays_the_same():
     ],
 )
 def test_who_is_taken_and_how_long_the_round_lasts(examples, deadline, wanted, gone, missing, seconds):
-    absence = even(deadline)(roll(examples, wanted=wanted, absent=frozenset(gone)))
+    absence = even(deadline)(asked(examples, wanted=wanted, absent=frozenset(gone)))
     assert set(absence.reasons) == set(missing)
     assert all(absence.reasons[place].startswith(reason) for place, reason in missing.items())
     assert absence.seconds == seconds
@@ -146,7 +146,8 @@ def test_clients_without_examples_are_not_drawn_by_size():
 def population(clients, classes):
     """One example a client, of the classes in turn."""
     labels = np.arange(clients) % classes
-    return Population.of(Partition.by_sizes(np.arange(clients), np.full(clients, 1)), labels, classes)
+    held = Partition.by_sizes(np.arange(clients), np.full(clients, 1))
+    return Population(held.sizes, counted=ClassesHeld.of(held, labels, classes))
 
 
 def test_the_probability_is_high_when_the_phase_of_the_class_comes_and_low_half_a_period_later():
@@ -185,13 +186,15 @@ def test_a_million_clients_cost_milliseconds_a_round():
 def test_the_most_frequent_class_is_that_of_the_table_of_counts():
     rng = np.random.default_rng(0)
     labels = rng.integers(5, size=300)
-    everybody = Population.of(
-        Partition.by_sizes(rng.permutation(300), rng.multinomial(300, np.full(60, 1 / 60))), labels, 5
-    )
-    assert everybody.classes_held.commonest.tolist() == everybody.classes_held.counts.argmax(axis=1).tolist()
+    held = Partition.by_sizes(rng.permutation(300), rng.multinomial(300, np.full(60, 1 / 60)))
+    counted = ClassesHeld.of(held, labels, 5)
+    assert counted.counts.tolist() == held.class_counts(labels, 5).tolist()
+    assert counted.commonest.tolist() == counted.counts.argmax(axis=1).tolist()
+    reported = ClassesHeld.reported(dict(enumerate(counted.counts)), 60, 5)
+    assert reported.commonest.tolist() == counted.commonest.tolist()
+    assert reported.totals.tolist() == np.bincount(labels).tolist()
 
 
 def test_sequences_have_no_most_frequent_class():
-    everybody = Population.of(Partition.of([[0], [1]]), np.zeros((2, 7), dtype=np.int64), 3)
     with pytest.raises(FedquiltError, match="needs one label per example"):
-        ByClassAndHour(24, 0.1, 0.9)(1, everybody, 1)
+        ClassesHeld.of(Partition.of([[0], [1]]), np.zeros((2, 7), dtype=np.int64), 3)

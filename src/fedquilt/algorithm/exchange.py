@@ -7,8 +7,8 @@ all state is in `ServerState.broadcast` and `ClientStore`, and so in every check
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import torch
@@ -20,22 +20,25 @@ from fedquilt.algorithm.exact import LARGEST
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.transform import Transform
 from fedquilt.algorithm.updates import ClientUpdate
-from fedquilt.base.types import Indices
 from fedquilt.compute.layout import Layout, ModelState, Tensors
 from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data
-from fedquilt.partition.partition import Partition
+from fedquilt.partition.population import Population
 
 
 @dataclass(frozen=True, eq=False)
 class InitialFederation:
-    """A federation before its first round: what the server's first broadcast is made from."""
+    """What the server knows before the first round: what its first broadcast is made from.
+
+    `data` has the test set and, to train on, the server's own examples alone. `uploads` is what clients uploaded before the
+    first round, where the exchange has a `first_upload`: by client, those without examples left out.
+    """
 
     data: Data
-    partition: Partition
-    server_rows: Indices
+    population: Population
     replica: Replica
     model: ModelState
+    uploads: Mapping[int, Tensors] = field(default_factory=dict)
 
 
 class First(NamedTuple):
@@ -105,6 +108,7 @@ class Gather(Protocol):
 class Exchange:
     """The side channel of a method, in the order in which it is used; whatever is not given is left out.
 
+    - `first_upload`: what a client uploads before the first round, where the first broadcast is made from that;
     - `first_broadcast`: what the server sends with the first model;
     - `begin`: what a client's training finds in `at.given[name]`;
     - `end`: the client's new state and its extra upload, after training;
@@ -116,13 +120,15 @@ class Exchange:
     - `regroup`: (the server's state, the members of a new group, the client state of each) -> the state that the group
       starts with, where the server's state depends on its clients.
 
-    `remembers` says that clients have state from round to round, so that a client can take part only once per round.
+    `remembers` says that clients have state from round to round, so that a client can take part only once per round;
+    `needs_classes` that the first broadcast asks which classes clients hold (`population.classes_held`).
 
     >>> Exchange("steps").gather is None
     True
     """
 
     name: str
+    first_upload: Callable[[Visit], Tensors] | None = None
     first_broadcast: Callable[[InitialFederation], First] | None = None
     begin: Callable[[Visit], Tensors] | None = None
     end: Callable[[Visit, Trained], Parting] | None = None
@@ -132,3 +138,4 @@ class Exchange:
     next_broadcast: Callable[[Tensors, Tensors], Tensors] | None = None
     regroup: Callable[[ServerState, Sequence[int], Sequence[Tensors | None]], ServerState] | None = None
     remembers: bool = False
+    needs_classes: bool = False

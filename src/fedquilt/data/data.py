@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -177,7 +177,7 @@ def require_countable(name: str, classes: int) -> None:
         require_memory(f"{name}: to count {classes:,} classes of 100 clients", 800 * classes)
 
 
-def require_sound(data: Data) -> None:
+def require_sound(data: Data, parts: Collection[str] = ("train", "test")) -> None:
     """Raise a DataError if a part has no examples, or labels that are none; a loader of the user's own may not look.
 
     >>> split = Split(torch.zeros(2, 3), torch.tensor([0, 2]))
@@ -185,7 +185,9 @@ def require_sound(data: Data) -> None:
     Traceback (most recent call last):
     fedquilt.base.errors.DataError: mine: a label to train on is 2; with 2 classes they go from 0 to 1
     """
-    for split, purpose in ((data.train, "to train on"), (data.test, "to test on")):
+    for part, split, purpose in (("train", data.train, "to train on"), ("test", data.test, "to test on")):
+        if part not in parts:
+            continue
         if not len(split):
             raise DataError(f"{data.name}: has no examples {purpose}")
         if len(split.x) != len(split.y):

@@ -21,6 +21,7 @@ from fedquilt.compute.kernels import build
 from fedquilt.compute.kernels.layers import kernels_of
 from fedquilt.round.block import unmappable
 from fedquilt.round.federation import Federation
+from fedquilt.round.server import Server
 
 LARGEST = 1_000_000
 """Parameters of a model for which compiling pays: larger ones spend their time inside matrix products anyway."""
@@ -74,34 +75,34 @@ def keep_apart() -> None:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(private_folder())
 
 
-def pays(federation: Federation, rounds: int) -> bool:
+def pays(view: Federation | Server, rounds: int) -> bool:
     """Say whether compiling a run's local steps is worth its time: the rule behind `compute = "auto"`.
 
     It is where the model has no convolution and no recurrent layer, at most a million parameters, can be mapped, and where
     the steps planned for the whole run, at 0.2 ms each, add up to more than a minute; and where a compiler is there.
     """
-    module, algorithm = federation.replica.module, federation.algorithm
+    module, algorithm = view.replica.module, view.algorithm
     slow = any(
         isinstance(part, nn.modules.conv._ConvNd | nn.RNNBase) or hasattr(part, "compiled_as")
         for part in module.modules()
     )
-    if slow or federation.layout.size > LARGEST or unmappable(module, algorithm) is not None:
+    if slow or view.layout.size > LARGEST or unmappable(module, algorithm) is not None:
         return False
-    if planned_steps(federation, rounds) * SECONDS_A_STEP <= WORTH:
+    if planned_steps(view, rounds) * SECONDS_A_STEP <= WORTH:
         return False
     return trouble() is None
 
 
-def kernels_pay(federation: Federation, rounds: int) -> bool:
+def kernels_pay(view: Federation | Server, rounds: int) -> bool:
     """Say whether kernels for a model's layers are worth their time: at 3 ms per step, more than ten seconds."""
-    if planned_steps(federation, rounds) * BY_KERNELS <= WORTH_KERNELS:
+    if planned_steps(view, rounds) * BY_KERNELS <= WORTH_KERNELS:
         return False
-    return build.trouble(*kernels_of(federation.replica.module)) is None
+    return build.trouble(*kernels_of(view.replica.module)) is None
 
 
-def planned_steps(federation: Federation, rounds: int) -> float:
+def planned_steps(view: Federation | Server, rounds: int) -> float:
     """Return how many local steps a run will take, about: those of its first cohort, times its rounds."""
-    algorithm, sizes = federation.algorithm, federation.population.sizes
-    cohort = algorithm.select(sizes, generator(federation.seed, "select", 1))
+    algorithm, sizes = view.algorithm, view.population.sizes
+    cohort = algorithm.select(sizes, generator(view.seed, "select", 1))
     middle = int(np.mean(sizes[cohort])) or 1
     return rounds * len(cohort) * (len(algorithm.sample(middle, generator(0, "shape"), 1).cuts) - 1)

@@ -1,7 +1,7 @@
 """Tasks and replies as bytes: JSON, and tensors in safetensors' format. Reading them runs no code.
 
-Two messages each; the second, of tensors, may be empty. A reply is checked in full before anybody believes it. Where both
-sides share memory, the models of a reply go there and not into the message (`rows`).
+Two messages each; the second, of tensors, may be empty. Both are checked in full when they are read, and anything else is a
+ProtocolError. Where both sides share memory, the models of a reply go there and not into the message (`rows`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, float32, int64
 
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Fault, Kind
-from fedquilt.compute.layout import ModelState, State
+from fedquilt.compute.layout import Layout, ModelState, State
 from fedquilt.compute.tensors import from_bytes, to_bytes
 from fedquilt.engines.shared import rows_of, write
-from fedquilt.engines.tasks import Reply, Result, Task
-from fedquilt.round.evaluation import Counted
+from fedquilt.engines.tasks import Do, Reply, Task, TaskResult
+from fedquilt.round.evaluation import Counted, SplitName
 
 WHOLE, FLOAT, NUMBER = frozenset({int}), frozenset({float}), frozenset({int, float})
 BLOCK = {"clients": WHOLE, "slots": WHOLE, "weights": FLOAT, "losses": FLOAT, "steps": WHOLE, "examples": WHOLE}
@@ -31,11 +31,14 @@ SINGLE |= {"more_batches": WHOLE, "more_gradients": WHOLE}
 
 FAULT = {"client": WHOLE, "slot": WHOLE, "fault": frozenset({str}), "kind": frozenset({str})}
 
-_KINDS = frozenset(get_args(Kind))
+LIMIT = 2**63
+"""Whole numbers in a task are below this: they become keys of random draws, and positions of examples."""
+
+_KINDS, _DO, _SPLITS = (frozenset(get_args(names)) for names in (Kind, Do, SplitName))
 
 
 class ProtocolError(Exception):
-    """What came from a lane is not what a lane sends."""
+    """What was received is neither a task, a model nor a reply of this run."""
 
 
 def encode_task(task: Task, **more: Any) -> tuple[bytes, bytes]:
@@ -52,19 +55,37 @@ def encode_task(task: Task, **more: Any) -> tuple[bytes, bytes]:
     return json.dumps(about).encode(), to_bytes(client_states) if client_states else b""
 
 
-def decode_task(said: Mapping[str, Any], tensors: bytes) -> Task:
+def decode_task(said: Any, tensors: bytes) -> Task:
     """Read a task; `said` is its JSON, read already.
 
     >>> said, client_states = encode_task(Task("train", 1, clients=[7], slots=[0], client_states=[None]))
     >>> decode_task(read(said), client_states).clients
     [7]
+    >>> decode_task({"do": "anything"}, b"")
+    Traceback (most recent call last):
+    fedquilt.engines.encoding.ProtocolError: its message has another form than a task's
     """
-    client_states: Mapping[str, Any] = read_tensors(tensors)
-    states = [client_states.get(str(index)) for index in range(len(said["clients"]))]
-    first, last = said["rows"]
-    gone = [(index, client) for index, client in said["gone"]]
-    clients, slots = said["clients"], said["slots"]
-    return Task(said["do"], said["round"], clients, slots, states, said["alone"], gone, said["split"], (first, last))
+    tables: Mapping[str, Any] = read_tensors(tensors)
+    try:
+        clients, slots, gone, rows = said["clients"], said["slots"], said["gone"], said["rows"]
+        _require(said["do"] in _DO and said["split"] in _SPLITS and type(said["alone"]) is bool)
+        _require(all(type(each) is list for each in (clients, slots, gone, rows)) and len(rows) == 2)
+        _require(len(clients) == len(slots) == len({*slots}) and not (clients and said["do"] == "evaluate"))
+        _require(all(type(pair) is list and len(pair) == 2 for pair in gone))
+        numbers = [said["round"], *clients, *slots, *rows, *(number for pair in gone for number in pair)]
+        _require(all(type(number) is int and 0 <= number < LIMIT for number in numbers) and rows[0] <= rows[1])
+        places = {index for index, _ in gone}
+        _require(len(places) == len(gone) and all(index < len(clients) + len(gone) for index in places))
+        _require(tables.keys() <= {str(index) for index in range(len(clients))})
+        _require(all(isinstance(table, dict) for table in tables.values()))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ProtocolError("its message has another form than a task's") from None
+    states = [tables.get(str(index)) for index in range(len(clients))]
+    left_out = [(index, client) for index, client in gone]
+    first, last = rows
+    return Task(
+        said["do"], said["round"], clients, slots, states, said["alone"], left_out, said["split"], (first, last)
+    )
 
 
 def encode_model(model: ModelState, broadcast: State) -> bytes:
@@ -72,16 +93,31 @@ def encode_model(model: ModelState, broadcast: State) -> bytes:
     return to_bytes({"model": _parts(model), "broadcast": broadcast})
 
 
-def decode_model(message: bytes, round_: int) -> ServerState:
+def decode_model(message: bytes, round_: int, layout: Layout) -> ServerState:
     """Read a model and what came with it, as the state that clients work on; the server's optimiser stays at home.
 
+    It must be a model of this layout: one of another size is refused before anything is computed with it.
+
     >>> import torch
-    >>> model = ModelState(torch.ones(3), torch.ones(0), torch.ones(0, dtype=torch.int64))
-    >>> decode_model(encode_model(model, {"fed_ir": {"target": torch.ones(2)}}), 4).broadcast
+    >>> layout = Layout.of(torch.nn.Linear(2, 1))
+    >>> model = layout.read(torch.nn.Linear(2, 1))
+    >>> decode_model(encode_model(model, {"fed_ir": {"target": torch.ones(2)}}), 4, layout).broadcast
     {'fed_ir': {'target': tensor([1., 1.])}}
+    >>> decode_model(b"", 4, layout)
+    Traceback (most recent call last):
+    fedquilt.engines.encoding.ProtocolError: its message holds no model of this run
     """
     sent: Mapping[str, Any] = read_tensors(message)
-    return ServerState(round_, _values(sent["model"]), {}, sent.get("broadcast", {}))
+    try:
+        broadcast = sent.get("broadcast", {})
+        _require(sent.keys() <= {"model", "broadcast"} and isinstance(broadcast, dict))
+        model = _values(sent["model"])
+        forms = [(part.dtype, tuple(part.shape)) for part in (model.vector, model.buffers, model.counters)]
+        dtypes, sizes = (float32, float32, int64), (layout.size, layout.buffer_size, layout.counter_size)
+        _require(forms == [(dtype, (size,)) for dtype, size in zip(dtypes, sizes, strict=True)])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ProtocolError("its message holds no model of this run") from None
+    return ServerState(round_, model, {}, broadcast)
 
 
 def encode_reply(reply: Reply, rows: ModelState | None = None) -> tuple[bytes, bytes]:
@@ -137,7 +173,7 @@ def decode_reply(task: Task, said: Any, tensors: bytes, rows: ModelState | None 
         _require(error is None or isinstance(error, str))
         indices = {str(index) for index in range(len(said["answers"]))}
         _require(tables.keys() <= indices and all(isinstance(table, dict) for table in tables.values()))
-        results: list[Result] = []
+        results: list[TaskResult] = []
         row = 0
         for index, about in enumerate(said["answers"]):
             if task.do != "train" or "fault" in about:
@@ -173,7 +209,7 @@ def read_tensors(message: bytes) -> State:
         return {}
     try:
         return from_bytes(message)
-    except (SafetensorError, ValueError, TypeError, AttributeError, KeyError):
+    except (SafetensorError, ValueError, TypeError, AttributeError, LookupError, RuntimeError):
         raise ProtocolError("the message holds no tensors") from None
 
 

@@ -20,6 +20,10 @@ from fedquilt.engines.auto import keep_apart, kernels_pay, pays, trouble
 from fedquilt.round.block import Program, unmappable
 from fedquilt.round.federation import Federation
 from fedquilt.round.plan import Plan
+from fedquilt.round.rehearsal import Rehearsal
+from fedquilt.round.server import Server
+from fedquilt.round.site import Site
+from fedquilt.round.views import View, placed, with_kernels
 
 Compute = Literal["auto", "eager", "compiled"]
 
@@ -36,15 +40,15 @@ class Execution:
     compute: Compute = "eager"
     placement: Placement = CPU
 
-    def _kernels(self, federation: Federation) -> tuple[str, ...]:
+    def _kernels(self, view: Federation | Server | Site) -> tuple[str, ...]:
         """Return the kernels for the model's layers, if compiling means those."""
-        return kernels_of(federation.replica.module) if self.block == 1 and self.placement == CPU else ()
+        return kernels_of(view.replica.module) if self.block == 1 and self.placement == CPU else ()
 
-    def _trouble(self, federation: Federation) -> str | None:
-        kernels = self._kernels(federation)
+    def _trouble(self, view: Federation | Server | Site) -> str | None:
+        kernels = self._kernels(view)
         return build.trouble(*kernels) if kernels else trouble()
 
-    def require(self, federation: Federation) -> None:
+    def require(self, view: Federation | Server | Site) -> None:
         """Refuse a device that is not here, and a precision that the model cannot be trained in here.
 
         Which layers can be computed in bfloat16 depends on the processor: oneDNN has no such LSTM without AVX-512.
@@ -53,22 +57,22 @@ class Execution:
         exact = replace(self.placement, precision="float32")
         if self.placement == exact:
             return
-        failure = federation.placed(self.placement).rehearsal.failure()
+        failure = _rehearsal_at(view, self.placement).failure()
         # Where the model cannot be trained in float32 either, the precision is not to blame.
-        if failure is not None and federation.placed(exact).rehearsal.runs():
+        if failure is not None and _rehearsal_at(view, exact).runs():
             why = reason_of(failure).rstrip(".")
             raise SpecError(
                 f'precision = "{self.placement.precision}": this model cannot be trained in it here: {why}; '
                 'use precision = "float32"'
             )
 
-    def settled(self, federation: Federation, rounds: int) -> Execution:
+    def settled(self, view: Federation | Server, rounds: int) -> Execution:
         """Decide what "auto" is for a run, and fall back to eager code, with a warning, where nothing can be compiled."""
-        self.require(federation)
+        self.require(view)
         if self.compute == "auto":
-            worth = kernels_pay if self._kernels(federation) else pays
-            return replace(self, compute="compiled" if worth(federation, rounds) else "eager")
-        reason = self._trouble(federation) if self.compute == "compiled" else None
+            worth = kernels_pay if self._kernels(view) else pays
+            return replace(self, compute="compiled" if worth(view, rounds) else "eager")
+        reason = self._trouble(view) if self.compute == "compiled" else None
         if reason is not None:
             warnings.warn(
                 f"cannot compile on this machine; training runs eagerly: {reason}", RuntimeWarning, stacklevel=2
@@ -76,33 +80,36 @@ class Execution:
             return replace(self, compute="eager")
         return self
 
-    def placed(self, federation: Federation) -> Federation:
-        """Return the federation with its model on the device, if it can be trained there, and its layers as computed."""
-        self.require(federation)
-        placed = federation.placed(self.placement)
-        return placed.with_kernels() if self.compute == "compiled" and self._kernels(federation) else placed
+    def placed(self, view: View) -> View:
+        """Return a view of a run with its model on the device, if it can be trained there, and its layers as computed."""
+        self.require(view)
+        there = placed(view, self.placement)
+        return with_kernels(there) if self.compute == "compiled" and self._kernels(view) else there
 
-    def program(self, federation: Federation) -> Program | None:
-        """Return the program that trains blocks of a federation's clients, or refuse with the reason.
+    def program(self, view: Federation | Site) -> Program | None:
+        """Return the program that trains blocks of clients, or refuse with the reason.
 
         There is none where clients are trained step by step.
         """
         compiled = self.compute == "compiled"
-        if compiled and self._trouble(federation) is not None:
-            raise FedquiltError(f"this run is compiled, but this machine cannot compile: {self._trouble(federation)}")
-        if self.block == 1 and (not compiled or self._kernels(federation)):
+        if compiled and self._trouble(view) is not None:
+            raise FedquiltError(f"this run is compiled, but this machine cannot compile: {self._trouble(view)}")
+        if self.block == 1 and (not compiled or self._kernels(view)):
             return None
-        reason = unmappable(federation.replica.module, federation.algorithm)
+        reason = unmappable(view.replica.module, view.algorithm)
         if reason is not None:
             what = f"vectorised (blocks of {self.block})" if self.block > 1 else "compiled"
             raise FedquiltError(f'{what} training is not possible here: {reason}; use compute = "eager" and processes')
         if compiled:
             keep_apart()  # again: the environment may have changed since it was tried
-        largest = int(federation.population.sizes.max())
-        return Program(federation.replica, federation.algorithm, largest, self.block, compiled)
+        return Program(view.replica, view.algorithm, view.agreement.largest, self.block, compiled)
 
     def blocks(self, planned: Plan) -> list[list[int]]:
         """Cut a plan's slots into blocks, the largest clients first."""
         slots_asked = np.asarray(planned.slots, dtype=np.int64)
         slots = slots_asked[np.argsort(-planned.sizes[slots_asked - planned.first_slot], kind="stable")].tolist()
         return [slots[first : first + self.block] for first in range(0, len(slots), self.block)]
+
+
+def _rehearsal_at(view: Federation | Server | Site, placement: Placement) -> Rehearsal:
+    return replace(Rehearsal.of(view), replica=view.replica.placed(placement))

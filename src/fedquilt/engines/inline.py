@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fedquilt.algorithm.state import ClientStore, ServerState
 from fedquilt.algorithm.updates import Answer
-from fedquilt.base.errors import FedquiltError, reason_of
+from fedquilt.base.errors import FedquiltError
 from fedquilt.base.registry import engines
 from fedquilt.compute.device import Device, Placement, Precision
 from fedquilt.compute.interrupts import noting_signals
@@ -19,10 +19,11 @@ from fedquilt.compute.pinned import pinned
 from fedquilt.engines.executing import Executing
 from fedquilt.engines.execution import Compute, Execution
 from fedquilt.round.block import Program
-from fedquilt.round.evaluation import Evaluation, SplitName, chunks, combine, evaluation_failed
+from fedquilt.round.evaluation import Evaluation, SplitName
 from fedquilt.round.federation import Federation
 from fedquilt.round.plan import Plan
 from fedquilt.round.session import Engine, Measured, Pending, Session
+from fedquilt.round.site import Site
 from fedquilt.round.warm_up import warm_up
 
 
@@ -53,18 +54,18 @@ class InlineEngine(Executing):
                 'timers; use "processes"'
             )
         with pinned(), noting_signals():
-            federation = self.execution.placed(federation)
-            program = self.execution.program(federation)
+            site = self.execution.placed(federation.site)
+            program = self.execution.program(site)
             if program is not None:
-                warm_up(program, federation)
-            yield InlineSession(federation, self.execution, program)
+                warm_up(program, site, federation.start().groups[0].state)
+            yield InlineSession(site, self.execution, program)
 
 
 @dataclass(frozen=True)
 class InlineSession:
     """Runs clients as they come."""
 
-    federation: Federation
+    site: Site
     execution: Execution
     program: Program | None
 
@@ -74,29 +75,20 @@ class InlineSession:
             for slots in self.execution.blocks(planned):
                 clients = [planned.client_of[slot] for slot in slots]
                 client_states = [store.get(client) for client in clients]
-                yield from self.federation.site.run_block(
-                    self.program, state, planned.round, clients, slots, client_states
-                )
+                yield from self.site.run_block(self.program, state, planned.round, clients, slots, client_states)
             return
         for slot in planned.slots:
             client = planned.client_of[slot]
-            yield self.federation.site.run_client(state, planned.round, client, slot, store.get(client))
+            yield self.site.run_client(state, planned.round, client, slot, store.get(client))
 
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Evaluate chunk by chunk, at once."""
-        evaluator = self.federation.evaluator
-        rows = chunks(len(evaluator.split(split)))
-        try:
-            found = combine([evaluator.evaluate(model, split, part) for part in rows], evaluator.metrics)
-        except Exception as error:
-            raise evaluation_failed(reason_of(error)) from error
+        found = self.site.evaluator.evaluate_all(model, split)
         return lambda: found
 
     def evaluate_clients(
         self, state: ServerState, clients: Sequence[int], store: ClientStore
     ) -> Pending[list[Measured]]:
         """Evaluate client by client, at once."""
-        found = [
-            self.federation.site.evaluate_clients(state, state.round, client, store.get(client)) for client in clients
-        ]
+        found = [self.site.evaluate_clients(state, state.round, client, store.get(client)) for client in clients]
         return lambda: found

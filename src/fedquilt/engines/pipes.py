@@ -19,6 +19,7 @@ from typing import Literal
 
 import torch.multiprocessing
 
+from fedquilt.algorithm.state import ServerState
 from fedquilt.base.errors import WorkerError
 from fedquilt.compute.layout import ModelState, State
 from fedquilt.compute.tensors import to_bytes
@@ -28,9 +29,9 @@ from fedquilt.engines.frames import TOKEN, Channel
 from fedquilt.engines.shared import shared, shared_models, write
 from fedquilt.engines.tasks import Task
 from fedquilt.engines.transport import Answered, Event, Joined, Left
-from fedquilt.engines.worker import SPOILED, Desk, work
+from fedquilt.engines.worker import SPOILED, SharedMemory, work
 from fedquilt.round.block import Program
-from fedquilt.round.federation import Federation
+from fedquilt.round.site import Site
 
 ENDING = 1.0
 """Seconds that a worker may take to end once its pipe is closed."""
@@ -44,7 +45,7 @@ class _Worker:
 
     process: BaseProcess
     channel: Channel
-    desk: Desk
+    memory: SharedMemory
     free: list[int] = field(default_factory=lambda: [0, 1])
     results: int = 0
     task: Task | None = None
@@ -58,18 +59,26 @@ class _Worker:
 
 
 class Pipes:
-    """Worker processes on one federation; a `Transport`."""
+    """Worker processes at one site; a `Transport`."""
 
     lanes_are = "worker processes"
 
     def __init__(
-        self, federation: Federation, program: Program | None, execution: Execution, workers: int, start: Start
+        self,
+        site: Site,
+        program: Program | None,
+        execution: Execution,
+        workers: int,
+        start: Start,
+        state: ServerState,
     ) -> None:
-        """Start the workers."""
+        """Start the workers of a site; `state` is the server's before the first round."""
+        # Where clients' time is limited, it must not be spent on compiling.
+        self._warm_up_from = None if site.client_seconds is None else state
         # How long clients may take is watched by the scheduler: a worker may be beyond noticing.
-        self._timed, federation = federation.client_seconds is not None, replace(federation, client_seconds=None)
-        self._federation, self._program, self._execution, self._start = federation, program, execution, start
-        models = shared_models(federation.layout, start == "fork", workers)
+        site = replace(site, client_seconds=None)
+        self._site, self._program, self._execution, self._start = site, program, execution, start
+        models = shared_models(site.layout, start == "fork", workers)
         # As many as workers: a job that is under way has a task at a worker, and one more is to be begun by a free one.
         self._models = [ModelState(*each) for each in zip(models.vector, models.buffers, models.counters, strict=True)]
         self._written: list[ModelState | None] = [None] * workers
@@ -77,9 +86,9 @@ class Pipes:
         self._numbers = count()
         self._workers: dict[int, _Worker] = {}
         self._events: list[Event] = []
-        hired = [self._hire() for _ in range(workers)]
-        for lane in hired:
-            self._greet(lane)
+        started = [self._start_worker() for _ in range(workers)]
+        for lane in started:
+            self._report_started(lane)
 
     def publish(self, model: ModelState, broadcast: State) -> int:
         """Write a model into shared memory, unless it holds it already."""
@@ -105,7 +114,7 @@ class Pipes:
             worker.results = worker.free.pop(0)
         renew = bool(broadcast) and worker.known != broadcast
         said, client_states = encode_task(task, model=slot, results=worker.results, broadcast=renew)
-        worker.desk.at[0] = 0
+        worker.memory.at[0] = 0
         try:
             worker.channel.send(said)
             if renew:
@@ -138,12 +147,12 @@ class Pipes:
 
     def progress(self, lane: int) -> int:
         """Read where a worker is; clients can write there, too."""
-        return int(self._workers[lane].desk.at[0])
+        return int(self._workers[lane].memory.at[0])
 
     def stop(self, lane: int) -> None:
         """Kill a worker, and start another."""
         self._end(lane)
-        self._greet(self._hire())
+        self._report_started(self._start_worker())
 
     def release(self, lane: int, receipt: int) -> None:
         """Let a worker use the buffer of some results again."""
@@ -166,7 +175,7 @@ class Pipes:
         assert worker.task is not None
         said = read(message)
         tensors = worker.channel.receive() if isinstance(said, dict) and said.get("tensors") is True else b""
-        reply = decode_reply(worker.task, said, tensors, worker.desk.results[worker.results])
+        reply = decode_reply(worker.task, said, tensors, worker.memory.results[worker.results])
         worker.task, worker.proven = None, True
         self._events.append(Answered(lane, reply, worker.results))
 
@@ -178,8 +187,8 @@ class Pipes:
         self._end(lane)
         code = dead.process.exitcode
         advice = "the system may be out of memory: try fewer workers (engine.workers)" if code == -9 and not why else ""
-        self._events.append(Left(lane, why or _ending(code), advice, int(dead.desk.at[0]), dead.lost))
-        self._greet(self._hire())
+        self._events.append(Left(lane, why or _ending(code), advice, int(dead.memory.at[0]), dead.lost))
+        self._report_started(self._start_worker())
 
     def _end(self, lane: int) -> None:
         worker = self._workers.pop(lane)  # those that are started from now on must not inherit its pipe
@@ -187,17 +196,17 @@ class Pipes:
         worker.process.join()
         worker.pipe.close()
 
-    def _hire(self) -> int:
+    def _start_worker(self) -> int:
         context = torch.multiprocessing.get_context(self._start)
-        layout, forked, block = self._federation.layout, self._start == "fork", self._execution.block
+        layout, forked, block = self._site.layout, self._start == "fork", self._execution.block
         results = shared_models(layout, forked, block), shared_models(layout, forked, block)
-        desk = Desk(tuple(self._models), results, shared(1, torch.int64, forked))
+        memory = SharedMemory(tuple(self._models), results, shared(1, torch.int64, forked))
         ours, theirs = context.Pipe()
         token = secrets.token_bytes(TOKEN)
         inherited = [ours, *(worker.pipe for worker in self._workers.values())] if forked else []
-        shared_with = (desk, Channel(theirs, token), inherited, not forked, self._timed)
+        shared_with = (memory, Channel(theirs, token), inherited, not forked, self._warm_up_from)
         process = context.Process(  # type: ignore[attr-defined]
-            target=work, args=(self._federation, self._program, self._execution, *shared_with), daemon=True
+            target=work, args=(self._site, self._program, self._execution, *shared_with), daemon=True
         )
         with warnings.catch_warnings():
             # Python 3.12 warns of a fork when any thread exists. NumPy's idle ones do; a worker never uses them.
@@ -206,10 +215,10 @@ class Pipes:
         theirs.close()
         os.set_blocking(ours.fileno(), False)
         lane = next(self._numbers)
-        self._workers[lane] = _Worker(process, Channel(ours, token, process.sentinel), desk)
+        self._workers[lane] = _Worker(process, Channel(ours, token, process.sentinel), memory)
         return lane
 
-    def _greet(self, lane: int) -> None:
+    def _report_started(self, lane: int) -> None:
         """Report a worker once it has started, which a forked one has at once."""
         worker = self._workers[lane]
         if self._start == "spawn":

@@ -98,16 +98,17 @@ class ProcessEngine(Executing):
         # torch's settings are pinned first: a pool of threads does not survive a fork.
         with pinned():
             execution, on_cpu = self.execution, self.execution.placement.device == "cpu"
+            server, site = federation.server, federation.site
             if on_cpu:
-                federation = execution.placed(federation)
+                site = execution.placed(site)
             else:  # workers place the model themselves: a device's memory is a process's own
-                execution.require(federation)
-            program = execution.program(federation)
+                execution.require(site)
+            program, state = execution.program(site), server.start().groups[0].state
             if program is not None and on_cpu:
                 # Compiled before the workers are forked, so that it is done once; spawned ones do it again, from the cache.
-                warm_up(program, federation)
-            pipes = Pipes(federation, program, execution, self.workers, self.start)
+                warm_up(program, site, state)
+            pipes = Pipes(site, program, execution, self.workers, self.start, state)
             try:
-                yield ScheduledSession.on(pipes, federation, execution)
+                yield ScheduledSession.on(pipes, server, execution)
             finally:
                 pipes.close()

@@ -116,7 +116,7 @@ class _Lane:
     def has_room(self, task: Task) -> bool:
         return not task.fills or len(self.held) < self.about.room
 
-    def lay_down(self) -> tuple[_Job, _Ticket]:
+    def end_task(self) -> tuple[_Job, _Ticket]:
         """Have no task any more."""
         assert self.job is not None
         assert self.ticket is not None
@@ -197,7 +197,7 @@ class Scheduler:
             elif isinstance(event, Answered):
                 self._hear(event)
             else:
-                self._bury(event)
+                self._lane_left(event)
         return bool(events)
 
     def _hear(self, answered: Answered) -> None:
@@ -208,9 +208,9 @@ class Scheduler:
             why = "the last one answered for clients it was not asked to train"
             left = Left(answered.lane, why, at=self._transport.progress(answered.lane))
             self._transport.stop(answered.lane)
-            self._bury(left)
+            self._lane_left(left)
             return
-        job, ticket = lane.lay_down()
+        job, ticket = lane.end_task()
         receipt = answered if ticket.task.fills else None
         if ticket.clear():
             job.queue.appendleft(ticket)
@@ -219,12 +219,12 @@ class Scheduler:
             return
         self._finish(job, ticket, answered.reply, receipt)
 
-    def _bury(self, left: Left) -> None:
+    def _lane_left(self, left: Left) -> None:
         """Take leave of a lane; its task is done again."""
         lane = self._lanes.pop(left.lane, None)
         if lane is None or lane.ticket is None:
             return
-        job, ticket = lane.lay_down()
+        job, ticket = lane.end_task()
         slot = ticket.busy_with(left.at) if ticket.task.clients else None
         if not left.blameless:
             ticket.deaths[slot] += 1
@@ -258,7 +258,7 @@ class Scheduler:
             return
         self._transport.stop(number)
         del self._lanes[number]
-        job, ticket = lane.lay_down()
+        job, ticket = lane.end_task()
         slot = ticket.busy_with(at)
         if slot is None and not ticket.cleared:
             ticket.do_alone()

@@ -13,8 +13,8 @@ from fedquilt.engines.scheduler import Done, Scheduler
 from fedquilt.engines.tasks import Task
 from fedquilt.engines.transport import Transport
 from fedquilt.round.evaluation import Counted, Evaluation, SplitName, chunks, combine, evaluation_failed
-from fedquilt.round.federation import Federation
 from fedquilt.round.plan import Plan
+from fedquilt.round.server import Server
 from fedquilt.round.session import Measured, Pending
 
 CLIENTS_PER_TASK, TASKS_PER_LANE = 64, 8
@@ -23,16 +23,23 @@ CLIENTS_PER_TASK, TASKS_PER_LANE = 64, 8
 
 @dataclass(frozen=True, eq=False)
 class ScheduledSession:
-    """Has a federation's clients run by the lanes of a transport."""
+    """Has a server's clients run by the lanes of a transport; it needs nothing but the server's view of the run.
 
-    federation: Federation
+    Lanes evaluate models too, unless `evaluates_here`: then that is done in this process, on what the server has, for lanes
+    that hold clients' examples and nothing else.
+    """
+
+    server: Server
     execution: Execution
     scheduler: Scheduler
+    evaluates_here: bool = False
 
     @classmethod
-    def on(cls, transport: Transport, federation: Federation, execution: Execution) -> ScheduledSession:
-        """Schedule a federation's work on a transport. How long clients may take is watched from here."""
-        return cls(federation, execution, Scheduler(transport, federation.client_seconds))
+    def on(
+        cls, transport: Transport, server: Server, execution: Execution, evaluates_here: bool = False
+    ) -> ScheduledSession:
+        """Schedule a server's work on a transport. How long clients may take is watched from here."""
+        return cls(server, execution, Scheduler(transport, server.client_seconds), evaluates_here)
 
     def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
         """Begin to run the plan's clients, the largest first."""
@@ -44,13 +51,16 @@ class ScheduledSession:
 
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Begin to evaluate the chunks of a split."""
-        rows = chunks(len(self.federation.evaluator.split(split)))
+        rows = chunks(self.server.split_size(split))
+        if self.evaluates_here:
+            found = self.server.evaluator.evaluate_all(model, split)
+            return lambda: found
         done = self.scheduler.begin(model, [Task("evaluate", split=split, rows=part) for part in rows])
 
         def wait() -> Evaluation:
             pieces = sorted(_evaluated(done), key=lambda piece: piece.number)
             counted = [each for piece in pieces for each in piece.reply.results if isinstance(each, Counted)]
-            return combine(counted, self.federation.metrics)
+            return combine(counted, self.server.metrics)
 
         return wait
 

@@ -58,7 +58,7 @@ class Task:
         )
 
 
-Result = Answer | Counted
+TaskResult = Answer | Counted
 """What is answered for a client, a block of them, or rows of a split."""
 
 
@@ -69,7 +69,7 @@ class Reply:
     Those of an evaluation are in the order of the task's clients.
     """
 
-    results: Sequence[Result]
+    results: Sequence[TaskResult]
     error: str | None = None
 
 

@@ -16,15 +16,15 @@ from fedquilt.algorithm.state import ServerState
 from fedquilt.compute.interrupts import noting_signals
 from fedquilt.compute.layout import ModelState
 from fedquilt.compute.pinned import pinned
-from fedquilt.compute.tensors import from_bytes
 from fedquilt.engines.allocator import keep_freed_memory
-from fedquilt.engines.encoding import ProtocolError, decode_task, encode_reply, read
+from fedquilt.engines.encoding import ProtocolError, decode_task, encode_reply, read, read_tensors
 from fedquilt.engines.execution import Execution
 from fedquilt.engines.frames import Channel
 from fedquilt.engines.perform import perform
 from fedquilt.round.block import Program
-from fedquilt.round.federation import Federation
 from fedquilt.round.hosting import SpoiledError
+from fedquilt.round.site import Site
+from fedquilt.round.views import apart
 from fedquilt.round.warm_up import warm_up
 
 SPOILED = 90
@@ -32,7 +32,7 @@ SPOILED = 90
 
 
 @dataclass(frozen=True, eq=False)
-class Desk:
+class SharedMemory:
     """What a worker shares with its parent: the models that are worked on, and two buffers for a block's results.
 
     Two, so that a worker can train its next client while the parent is still folding the last one's update. `at` is the
@@ -45,19 +45,19 @@ class Desk:
 
 
 def work(
-    federation: Federation,
+    site: Site,
     program: Program | None,
     execution: Execution,
-    desk: Desk,
+    memory: SharedMemory,
     channel: Channel,
     inherited: Sequence[Connection],
-    greet: bool,
-    timed: bool,
+    spawned: bool,
+    start: ServerState | None,
 ) -> None:
-    """Do tasks until the pipe closes or the parent dies; with `greet`, as spawned ones, say first that work can begin.
+    """Do tasks until the pipe closes or the parent dies; a `spawned` one says first that work can begin.
 
-    `inherited` are the parent's own ends of pipes, which a forked process has no business with; `timed` says that clients'
-    time is limited, and must not be spent on compiling.
+    `inherited` are the parent's own ends of pipes, which a forked process has no business with. If the `start` of the run
+    is given, a spawned one compiles its program before it says that.
     """
     # Ctrl-C and a lost connection reach the whole group: the parent decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -68,36 +68,36 @@ def work(
         pipe.close()
     keep_freed_memory()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    if greet or federation.replica.placement != execution.placement:
+    if spawned or site.replica.placement != execution.placement:
         # What a spawned process is given, torch has put into memory that all of them share: they would train one model.
-        federation = execution.placed(federation.apart() if greet else federation)
-        program = execution.program(federation)
+        site = execution.placed(apart(site) if spawned else site)
+        program = execution.program(site)
     with pinned(), noting_signals():
-        if program is not None and greet and timed:
-            warm_up(program, federation)
-        if greet:
+        if program is not None and spawned and start is not None:
+            warm_up(program, site, start)
+        if spawned:
             channel.send(b"ready")
         try:
-            _work(federation, program, desk, channel)
+            _work(site, program, memory, channel)
         except (EOFError, OSError, ProtocolError):  # the parent is gone, or a client has closed or disturbed the pipe
             os._exit(1)
         except SpoiledError:
             os._exit(SPOILED)
 
 
-def _work(federation: Federation, program: Program | None, desk: Desk, channel: Channel) -> None:
-    state = ServerState(0, desk.models[0], {}, federation.broadcast)
+def _work(site: Site, program: Program | None, memory: SharedMemory, channel: Channel) -> None:
+    state = ServerState(0, memory.models[0], {})
 
     def at(index: int) -> None:
-        desk.at[0] = index
+        memory.at[0] = index
 
     while True:
         said = read(channel.receive())
-        state = replace(state, model=desk.models[said["model"]])
+        state = replace(state, model=memory.models[said["model"]])
         if said["broadcast"]:
-            state = replace(state, broadcast=from_bytes(channel.receive()))
+            state = replace(state, broadcast=read_tensors(channel.receive()))
         task = decode_task(said, channel.receive() if said["client_states"] else b"")
-        answer, tensors = encode_reply(perform(federation, program, task, state, at), desk.results[said["results"]])
+        answer, tensors = encode_reply(perform(site, program, task, state, at), memory.results[said["results"]])
         channel.send(answer)
         if tensors:
             channel.send(tensors)

@@ -83,10 +83,10 @@ def fed_avg_r(
         needed = beta and norm == "client"
         return add_exchange(regularised, Exchange(NAME, begin=begin)) if needed else regularised
     end = partial(_end, estimator, layer)
-    first_broadcast = partial(_first_broadcast, estimator, layer)
     exchange = Exchange(
         NAME,
-        first_broadcast=first_broadcast,
+        first_upload=partial(_first_upload, estimator, layer),
+        first_broadcast=_first_broadcast,
         begin=begin,
         end=end,
         uploads=_uploads,
@@ -109,22 +109,23 @@ def _penalty(alpha: float, beta: float, gamma: float, norm: Norm, squared: bool,
     return torch.stack(terms).sum()
 
 
-def _first_broadcast(estimator: Estimator, layer: str | None, initial: InitialFederation) -> First:
-    """Estimate every client's feature distribution with the first model."""
-    sizes, held = initial.partition.sizes, initial.partition.client
-    estimates = {
-        client: _estimated(estimator, layer, initial.replica, initial.model, initial.data, held(client))
-        for client in range(len(initial.partition))
-        if sizes[client]
-    }
-    first = next(iter(estimates.values()))
-    means = torch.zeros(len(initial.partition), len(first["mean"]))
-    scales = torch.zeros(len(initial.partition), len(first["scale"]))
-    for client, estimated in estimates.items():
+def _first_upload(estimator: Estimator, layer: str | None, visit: Visit) -> Tensors:
+    """Estimate the client's feature distribution with the first model."""
+    context, data = visit.context, visit.data
+    return _estimated(estimator, layer, context.replica, context.start, data.data, data.rows)
+
+
+def _first_broadcast(initial: InitialFederation) -> First:
+    """Broadcast the feature distributions of all clients, and the weights of their mixture."""
+    sizes, uploads = initial.population.sizes, initial.uploads
+    first = next(iter(uploads.values()))
+    means = torch.zeros(len(sizes), len(first["mean"]))
+    scales = torch.zeros(len(sizes), len(first["scale"]))
+    for client, estimated in uploads.items():
         means[client], scales[client] = estimated["mean"], estimated["scale"]
     weights = torch.from_numpy(sizes / sizes.sum()).float()
-    uploaded = sum(tensor.nbytes for estimated in estimates.values() for tensor in estimated.values())
-    return First({"means": means, "scales": scales, "weights": weights}, uploaded, asked=len(estimates))
+    uploaded = sum(tensor.nbytes for estimated in uploads.values() for tensor in estimated.values())
+    return First({"means": means, "scales": scales, "weights": weights}, uploaded, asked=len(uploads))
 
 
 def _begin(gamma: float, samples: int, estimator: Estimator, visit: Visit) -> Tensors:

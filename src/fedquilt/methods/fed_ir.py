@@ -41,8 +41,9 @@ _BROADCASTS: dict[str, TargetBroadcast] = {
 def fed_ir(algorithm: Algorithm, target: Target = "population", normalise: bool = True) -> Algorithm:
     """Weigh a client's examples by p(y) / q_k(y), towards a target class distribution (Hsu 2020).
 
-    - `target` is p: "population" is that of all clients' data, which only a simulation knows; "uniform" the same for all
-      classes; "server" that of the data that the server keeps to itself (`server_training`); or a list, one number each.
+    - `target` is p: "population" is that of all clients' data, for which the server must know every client's class counts,
+      as a simulation does; "uniform" the same for all classes; "server" that of the data that the server keeps to itself
+      (`server_training`); or a list, one number each.
     - `normalise=False` is equation 1 instead of 4: the weights of a batch are not divided by their sum.
 
     q_k is over all of a client's data and never leaves it; p goes to every client, one number per class, and is counted in
@@ -55,6 +56,7 @@ def fed_ir(algorithm: Algorithm, target: Target = "population", normalise: bool 
     if isinstance(target, list) and not sum(target):
         raise SpecError("fed_ir: target: at least one class must have a probability above 0")
     first_broadcast = _BROADCASTS[target] if isinstance(target, str) else broadcast_given(tuple(target))
-    exchanging = add_exchange(algorithm, Exchange("fed_ir", first_broadcast=first_broadcast))
+    exchange = Exchange("fed_ir", first_broadcast=first_broadcast, needs_classes=target == "population")
+    exchanging = add_exchange(algorithm, exchange)
     loss = replace(algorithm.loss, normalise=normalise)
     return claim(exchanging, "fed_ir", loss=loss, importance=by_class_ratio)

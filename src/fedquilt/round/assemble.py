@@ -1,4 +1,4 @@
-"""Puts a federation together: who holds what, what is checked before the first round, and the first broadcast."""
+"""Puts a federation together: who holds what, and what is checked before the first round."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from typing import NamedTuple
 from torch import nn
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.exchange import InitialFederation
 from fedquilt.algorithm.metric import Metric
 from fedquilt.algorithm.parts.metrics.accuracy import accuracy
 from fedquilt.algorithm.penalty import classifier_layer
 from fedquilt.base.errors import FedquiltError, SpecError, naming_part
 from fedquilt.base.types import Indices
+from fedquilt.compute.layout import Layout, ModelState
+from fedquilt.compute.pinned import pinned
+from fedquilt.compute.replica import Replica, copied
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
+from fedquilt.round.agreement import Agreement, agree
 from fedquilt.round.evaluation import no_rows
 from fedquilt.round.per_client import hold_out
-from fedquilt.round.server import FirstBroadcast
+from fedquilt.round.rehearsal import Rehearsal
 from fedquilt.round.server_data import take_share
 from fedquilt.round.site import ClientTests
 from fedquilt.round.validation import Validation
@@ -76,7 +79,43 @@ def require_labels_to_flip(simulation: Simulation, data: Data) -> None:
         )
 
 
-def require_trained_classifier(module: nn.Module, algorithm: Algorithm) -> None:
+class Prepared(NamedTuple):
+    """What every view of a run begins with: a model to train and its first values, what is measured, what is agreed on."""
+
+    replica: Replica
+    initial: ModelState
+    algorithm: Algorithm
+    metrics: tuple[Metric, ...]
+    agreement: Agreement
+
+
+def prepared(
+    module: nn.Module,
+    data: Data,
+    algorithm: Algorithm,
+    seed: int,
+    metrics: Sequence[Metric] | None,
+    known: Indices | Agreement,
+) -> Prepared:
+    """Copy a model, and try it out on the data that are here.
+
+    What server and sites must do alike is decided here, if clients' sizes are `known`; a site knows what was decided.
+    """
+    module = copied(module)
+    replica = Replica(module, Layout.of(module))
+    _require_trained_classifier(module, algorithm)
+    with naming_part("run"):
+        chosen = measured(metrics, data)
+    initial = replica.read()
+    with pinned():
+        rehearsal = Rehearsal(replica, initial, algorithm, data, chosen, seed)
+        agreement = known if isinstance(known, Agreement) else agree(rehearsal, known)
+        replica.put_channels_last(agreement.channels_last)
+        rehearsal.rehearse()
+    return Prepared(replica, initial, agreement.applied(algorithm), chosen, agreement)
+
+
+def _require_trained_classifier(module: nn.Module, algorithm: Algorithm) -> None:
     """Refuse a penalty on a classifier that is not trained."""
     for penalty in algorithm.penalties:
         with naming_part(penalty.name):
@@ -95,20 +134,6 @@ def measured(metrics: Sequence[Metric] | None, data: Data) -> tuple[Metric, ...]
             least = f"at least {metric.classes} classes" if metric.classes > 1 else "classes"
             raise SpecError(f"metrics: {metric.name} needs {least}; the data set {data.name} {has}")
     return tuple(metrics)
-
-
-def first_broadcast(algorithm: Algorithm, initial: InitialFederation) -> FirstBroadcast:
-    """Make what the server sends before the first round, besides the model."""
-    firsts = {}
-    for exchange in algorithm.exchanges:
-        if exchange.first_broadcast is not None:
-            with naming_part(exchange.name):
-                firsts[exchange.name] = exchange.first_broadcast(initial)
-    return FirstBroadcast(
-        broadcast={name: dict(first.broadcast) for name, first in firsts.items()},
-        uploaded=sum(first.uploaded for first in firsts.values()),
-        downloaded=max((first.asked for first in firsts.values()), default=0) * initial.replica.layout.nbytes,
-    )
 
 
 def _require_rows(data: Data, held: Partition, part: str, rows: int) -> None:

@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from fedquilt.algorithm.loss import Loss
 from fedquilt.algorithm.metric import Metric
-from fedquilt.base.errors import FedquiltError
+from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.base.rng import torch_seeded
 from fedquilt.base.types import Indices
 from fedquilt.compute.layout import ModelState
@@ -122,8 +122,19 @@ class Evaluator:
     def _rest(self) -> Split:
         return self.data.train.only(np.delete(np.arange(len(self.data.train)), self.held_out))
 
+    def evaluate_all(self, model: ModelState, split: SplitName) -> Evaluation:
+        """Evaluate a model on a whole split, chunk by chunk."""
+        rows = chunks(len(self.split(split)))
+        try:
+            return combine([self.evaluate(model, split, part) for part in rows], self.metrics)
+        except Exception as error:
+            raise evaluation_failed(reason_of(error)) from error
+
     def evaluate(self, model: ModelState, split: SplitName, rows: tuple[int, int]) -> Counted:
         """Evaluate a model on some rows of a split."""
+        if rows[1] > len(self.split(split)):
+            held = len(self.split(split))
+            raise FedquiltError(f"rows {rows[0]} to {rows[1]} of the {split} set are not here: {held} examples are")
         with torch_seeded(self.seed, f"evaluate {split}", rows[0]):
             return self.count(model, self.split(split), rows)
 

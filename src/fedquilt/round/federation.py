@@ -11,29 +11,22 @@ from torch import nn
 from fedquilt.algorithm.algorithm import Algorithm, check_consistent
 from fedquilt.algorithm.exchange import InitialFederation
 from fedquilt.algorithm.metric import Metric
-from fedquilt.algorithm.parts.sampling import Epochs
 from fedquilt.algorithm.parts.selection import require_enough_clients
 from fedquilt.algorithm.state import RunState
 from fedquilt.base.errors import naming_part
-from fedquilt.base.replaced import replaced
 from fedquilt.base.types import Indices
-from fedquilt.compute.device import Placement
 from fedquilt.compute.layout import Layout, ModelState, State
 from fedquilt.compute.pinned import pinned
-from fedquilt.compute.replica import Replica, copied
+from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, require_sound
 from fedquilt.partition.partition import Partition
-from fedquilt.partition.population import Population
-from fedquilt.round.assemble import (
-    divided,
-    first_broadcast,
-    measured,
-    require_labels_to_flip,
-    require_trained_classifier,
-)
+from fedquilt.partition.population import ClassesHeld, Population
+from fedquilt.round.agreement import Agreement
+from fedquilt.round.assemble import divided, prepared, require_labels_to_flip
 from fedquilt.round.evaluation import Evaluator, no_rows
+from fedquilt.round.first_broadcast import NO_BROADCAST, FirstBroadcast, first_broadcast
 from fedquilt.round.rehearsal import Rehearsal
-from fedquilt.round.server import NO_BROADCAST, FirstBroadcast, Server
+from fedquilt.round.server import Server
 from fedquilt.round.site import ClientTests, Site
 from fedquilt.round.validation import Validation
 from fedquilt.simulate.simulation import NOTHING as NO_SIMULATION
@@ -45,19 +38,23 @@ class Federation:
     """Everything that stays the same over a run's rounds.
 
     `server` is the server's view of it and `site` that of whoever hosts clients; a process that has only one of them needs
-    nothing else. `given` is the partition before any examples were taken from clients: `server_rows` are those that the
-    server keeps to itself, `validation_rows` those that are held out to choose models by, `tests` those that clients are
-    tested on by themselves. `metrics` are measured besides the loss.
+    nothing else, and can make it without the data of the others (`round/apart.py`).
+
+    `given` is the partition before any examples were taken from clients: `server_rows` are those that the server keeps to
+    itself, `validation_rows` those that are held out to choose models by, `tests` those that clients are tested on by
+    themselves. `metrics` are measured besides the loss.
     `client_seconds` is how long a client may take, by the clock, before it is left out of the round.
     """
 
     replica: Replica
     initial: ModelState
     algorithm: Algorithm
+    agreement: Agreement
     seed: int
     data: Data
     given: Partition
     partition: Partition
+    population: Population
     server_rows: Indices
     validation_rows: Indices = field(default_factory=no_rows)
     tests: ClientTests | None = None
@@ -90,55 +87,51 @@ class Federation:
         require_labels_to_flip(simulation, data)
         with naming_part(algorithm.name):
             require_enough_clients(algorithm.select, len(held))
-        module = copied(module)
-        replica = Replica(module, Layout.of(module))
-        require_trained_classifier(module, algorithm)
-        with naming_part("run"):
-            chosen = measured(metrics, data)
+        ready = prepared(module, data, algorithm, seed, metrics, held.sizes)
+        counted = _counted(data, held) if simulation.needs_classes else None
         federation = cls(
-            replica=replica,
-            initial=replica.read(),
-            algorithm=algorithm,
+            **ready._asdict(),
             seed=seed,
             data=data,
             given=partition,
             partition=held,
+            population=Population(held.sizes, counted=counted),
             server_rows=server_rows,
             validation_rows=validation_rows,
             tests=tests,
-            metrics=chosen,
             simulation=simulation,
             client_seconds=client_seconds,
         )
         with pinned():
-            return federation._rehearsed()
+            return replace(federation, first=federation._first_broadcast())
 
-    def _rehearsed(self) -> Federation:
-        """Try the model out, and return the federation with what depends on that decided."""
-        self.replica.put_channels_last(True)
-        if not self.rehearsal.runs():
-            self.replica.put_channels_last(False)
-        self.rehearsal.rehearse()
-        algorithm = self.algorithm
-        if self.rehearsal.needs_two_examples():
-            algorithm = replaced(algorithm, Epochs, Epochs.without_single)
-        initial = InitialFederation(self.data, self.partition, self.server_rows, self.replica, self.initial)
-        return replace(self, algorithm=algorithm, first=first_broadcast(algorithm, initial))
+    def _first_broadcast(self) -> FirstBroadcast:
+        """Ask all clients for their first uploads, and make the server's first broadcast."""
+        population, data = self.population, self.data
+        asked = any(exchange.needs_classes for exchange in self.algorithm.exchanges)
+        if asked and data.classes and data.train.y.dim() == 1:  # otherwise the exchange says what is wrong
+            population = replace(population, counted=_counted(data, self.partition))
+        initial = InitialFederation(self.server.data, population, self.replica, self.initial)
+        return first_broadcast(self.algorithm, initial, self.site.first_uploads())
 
     @cached_property
     def server(self) -> Server:
         """What the server knows; of the training data, its own rows alone."""
+        held_out = len(self.validation_rows)
         return Server(
             replica=self.replica,
             initial=self.initial,
             algorithm=self.algorithm,
             seed=self.seed,
             data=replace(self.data, train=self.data.train.only(self.server_rows)),
+            agreement=self.agreement,
             population=self.population,
             test_sizes=None if self.tests is None else self.tests.held.sizes,
-            first=self.first,
+            split_sizes={"test": len(self.data.test), "train": len(self.data.train) - held_out, "validation": held_out},
+            known_first=self.first,
             metrics=self.metrics,
             simulation=self.simulation,
+            client_seconds=self.client_seconds,
         )
 
     @cached_property
@@ -146,30 +139,28 @@ class Federation:
         """The site of all clients; `site.only(clients)` is one that has these clients' examples and no others."""
         return Site(
             replica=self.replica,
+            initial=self.initial,
             algorithm=self.algorithm,
+            agreement=self.agreement,
             seed=self.seed,
             data=self.data,
             partition=self.partition,
             tests=self.tests,
+            validation_rows=self.validation_rows,
             metrics=self.metrics,
             simulation=self.simulation,
             client_seconds=self.client_seconds,
         )
 
-    @cached_property
+    @property
     def evaluator(self) -> Evaluator:
         """Evaluates models on the whole data set."""
-        return Evaluator(self.replica, self.algorithm.loss, self.data, self.metrics, self.seed, self.validation_rows)
+        return self.site.evaluator
 
     @cached_property
     def rehearsal(self) -> Rehearsal:
         """Tries the model out on a few examples."""
-        return Rehearsal(self.replica, self.initial, self.algorithm, self.data, self.seed, self.evaluator)
-
-    @cached_property
-    def population(self) -> Population:
-        """What planning may know of all clients."""
-        return Population.of(self.partition, self.data.train.y.numpy(), self.data.classes)
+        return Rehearsal.of(self)
 
     @property
     def broadcast(self) -> State:
@@ -185,18 +176,6 @@ class Federation:
         """Return the state of a run before its first round."""
         return self.server.start()
 
-    def placed(self, placement: Placement) -> Federation:
-        """Return the federation with its model elsewhere, or itself if it is there already."""
-        replica = self.replica.placed(placement)
-        return self if replica is self.replica else replace(self, replica=replica)
 
-    def apart(self) -> Federation:
-        """Return the federation with a model that no other process works on."""
-        return replace(self, replica=self.replica.apart())
-
-    def with_kernels(self) -> Federation:
-        """Return the federation with a model whose layers are computed by kernels."""
-        changed = replace(self, replica=self.replica.with_kernels(channels_last=True))
-        if changed.rehearsal.runs():
-            return changed
-        return replace(self, replica=self.replica.with_kernels(channels_last=False))
+def _counted(data: Data, held: Partition) -> ClassesHeld:
+    return ClassesHeld.of(held, data.train.y.numpy(), data.classes)

@@ -28,7 +28,7 @@ def rounds(
 
     While a round is evaluated, the clients of the next one are set to work. Whoever stops here gives that work up.
     """
-    course = server.algorithm.course.round or every_group
+    round_function = server.algorithm.course.round or every_group
     clock = Clock()
     pending: Pending[Record] | None = None
     while run.round < last:
@@ -38,7 +38,7 @@ def rounds(
         diagnosing = partial(measures.diagnose, start, models) if measures.diagnose is not None else dict
         observe = partial(_keep, models) if measured and measures.diagnose is not None else None
         try:
-            end = course(Work(server, session, heard, observe), run)
+            end = round_function(Work(server, session, heard, observe), run)
         finally:  # a round that cannot be begun does not cost the one before it
             if pending is not None:
                 yield run, clock.timed(pending())

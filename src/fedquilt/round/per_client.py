@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from fedquilt.algorithm.exchange import Visit
 
 
+def count_held_out(examples: int, share: float) -> int:
+    """Return how many of a client's n examples are held out: `share`·n, rounded, but never all.
+
+    >>> count_held_out(5, 0.4), count_held_out(1, 0.9)
+    (2, 0)
+    """
+    return min(round(share * examples), max(examples - 1, 0))
+
+
 def hold_out(partition: Partition, share: float, seed: int) -> tuple[Partition, Partition]:
     """Hold out a share of every client's examples; return what is left to train on, and what is held out.
-
-    Of n examples `share`·n, rounded, are held out, but never all.
 
     >>> train, test = hold_out(Partition.of([[0, 1, 2, 3, 4], [5]]), 0.4, seed=1)
     >>> train.sizes.tolist(), test.sizes.tolist()
@@ -30,7 +37,7 @@ def hold_out(partition: Partition, share: float, seed: int) -> tuple[Partition, 
     for client in range(len(partition)):
         rows = partition.client(client)
         order = generator(seed, "own test", client).permutation(len(rows))
-        count = min(round(share * len(rows)), max(len(rows) - 1, 0))
+        count = count_held_out(len(rows), share)
         tested.append(np.sort(rows[order[:count]]))
         kept.append(np.sort(rows[order[count:]]))
     left = np.asarray([len(rows) for rows in kept], dtype=np.int64)

@@ -17,7 +17,7 @@ from fedquilt.base.errors import OverflowInSumError
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.partition.population import Population
-from fedquilt.simulate.presence import Roll
+from fedquilt.simulate.presence import Asked
 from fedquilt.simulate.simulation import NOTHING, Simulation
 
 
@@ -88,7 +88,9 @@ def plan(
     asked = chosen if more is None else more(algorithm.select, sizes, chosen, rng)
     clients = asked if members is None else members[asked]
     sizes, weight = population.sizes[clients], planned_weight(algorithm, population.sizes[clients])
-    absent, seconds = _absent(algorithm, simulation, Roll(round_, seed, clients, sizes, first_slot, wanted=len(chosen)))
+    absent, seconds = _absent(
+        algorithm, simulation, Asked(round_, seed, clients, sizes, first_slot, wanted=len(chosen))
+    )
     reached = len(population) if group.clients is None else len(group.clients)
     return Plan(round_, seed, clients, sizes, weight, reached, first_slot, absent, seconds)
 
@@ -118,7 +120,7 @@ def _members(simulation: Simulation, group: Group, population: Population, round
     return group.clients[available[group.clients]]
 
 
-def _absent(algorithm: Algorithm, simulation: Simulation, asked: Roll) -> tuple[dict[int, str], float | None]:
+def _absent(algorithm: Algorithm, simulation: Simulation, asked: Asked) -> tuple[dict[int, str], float | None]:
     """Return who does not answer, by slot, and how long the round takes; `asked.examples` are the clients' sizes here."""
     reasons: dict[int, str] = {}
     seconds: float | None = None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import nn
 
 from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.metric import Metric
 from fedquilt.base.errors import ExampleError, FedquiltError, SpecError, reason_of
 from fedquilt.base.rng import torch_seeded
 from fedquilt.compute.layout import ModelState
@@ -17,6 +20,28 @@ from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, Split
 from fedquilt.round.evaluation import Evaluator
 from fedquilt.round.local_step import EAGER, Recipe, forward
+
+
+class Tried(Protocol):
+    """A view of a run whose model can be tried out."""
+
+    @property
+    def replica(self) -> Replica: ...  # noqa: D102
+
+    @property
+    def initial(self) -> ModelState: ...  # noqa: D102
+
+    @property
+    def algorithm(self) -> Algorithm: ...  # noqa: D102
+
+    @property
+    def data(self) -> Data: ...  # noqa: D102
+
+    @property
+    def metrics(self) -> Sequence[Metric]: ...  # noqa: D102
+
+    @property
+    def seed(self) -> int: ...  # noqa: D102
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,18 +52,26 @@ class Rehearsal:
     initial: ModelState
     algorithm: Algorithm
     data: Data
+    metrics: Sequence[Metric]
     seed: int
-    evaluator: Evaluator
+
+    @classmethod
+    def of(cls, view: Tried) -> Rehearsal:
+        """Return the rehearsal of a view of a run, with the examples that it has."""
+        return cls(view.replica, view.initial, view.algorithm, view.data, view.metrics, view.seed)
 
     @cached_property
     def stand_in(self) -> Split:
-        """Examples of the server's own that look like clients': the test set, unless its examples look different."""
+        """Examples of the server's own that look like clients': the test set, unless its examples look different.
+
+        A site that has no test set has only its clients' examples.
+        """
         train, test = self.data.train, self.data.test
         alike = all(
             a.shape[1:] == b.shape[1:] and a.dtype == b.dtype and type(a) is type(b)
             for a, b in ((train.x, test.x), (train.y, test.y))
         )
-        return test if alike else train
+        return test if alike and len(test) else train
 
     def runs(self) -> bool:
         """Say whether the model runs forward and backward on two examples."""
@@ -73,12 +106,15 @@ class Rehearsal:
 
     def rehearse(self) -> None:
         """Run the model on the examples with the largest labels, so that one that does not fit is refused at once."""
+        evaluator = Evaluator(self.replica, self.algorithm.loss, self.data, self.metrics, self.seed)
         with torch_seeded(self.seed, "rehearsal"):
             try:
-                for name in ("train", "test"):
+                for name, examples in (("train", self.data.train), ("test", self.data.test)):
+                    if not len(examples):  # a server need not have training examples, nor a site a test set
+                        continue
                     split, row = self._with_largest_label(name)
                     with suppress(ExampleError) if name == "train" else nullcontext():
-                        self.evaluator.count(self.initial, split, (row, row + 1))
+                        evaluator.count(self.initial, split, (row, row + 1))
             except ExampleError as error:
                 error.part = "data"
                 raise

@@ -54,8 +54,6 @@ class Step:
 
 Ended = tuple[RunState, list[Step]]
 
-Course = Callable[[Work, RunState], Pending[Ended]]
-
 
 def every_group(work: Work, run: RunState) -> Pending[Ended]:
     """Begin a round in every group; the groups share the workers."""

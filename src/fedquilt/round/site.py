@@ -7,22 +7,28 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.exchange import Visit
 from fedquilt.algorithm.metric import Metric
 from fedquilt.algorithm.parts.sampling import leaves_out_single
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.updates import Answer, ClientUpdate, Fault
-from fedquilt.base.errors import reason_of
+from fedquilt.base.errors import naming_part, reason_of
 from fedquilt.base.rng import torch_seeded
+from fedquilt.base.types import Indices
 from fedquilt.compute.interrupts import TooSlowError, time_limit
-from fedquilt.compute.layout import State
+from fedquilt.compute.layout import Layout, ModelState, State, Tensors
 from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, Split
 from fedquilt.partition.partition import Partition
+from fedquilt.partition.population import require_one_label
+from fedquilt.round.agreement import Agreement
 from fedquilt.round.block import Program, block_update
 from fedquilt.round.client import client_update
-from fedquilt.round.evaluation import Counted, Evaluator, added, chunks
+from fedquilt.round.evaluation import Counted, Evaluator, added, chunks, no_rows
 from fedquilt.round.hosting import alone, passes, too_slow
 from fedquilt.round.per_client import personal_model
 from fedquilt.round.training import ClientError
@@ -53,15 +59,19 @@ class ClientTests(NamedTuple):
 class Site:
     """Where clients are hosted: one of them, some, or in a simulation all.
 
-    `partition` numbers the clients as the whole run does; those of other sites hold nothing here.
+    `partition` numbers the clients as the whole run does; those of other sites hold nothing here. `validation_rows` are
+    examples that nobody trains on, to choose models by: there are some only where the examples of all clients are.
     """
 
     replica: Replica
+    initial: ModelState
     algorithm: Algorithm
+    agreement: Agreement
     seed: int
     data: Data
     partition: Partition
     tests: ClientTests | None
+    validation_rows: Indices
     metrics: tuple[Metric, ...]
     simulation: Simulation
     client_seconds: float | None
@@ -69,7 +79,35 @@ class Site:
     @cached_property
     def evaluator(self) -> Evaluator:
         """Evaluates models on what the site holds."""
-        return Evaluator(self.replica, self.algorithm.loss, self.data, self.metrics, self.seed)
+        return Evaluator(self.replica, self.algorithm.loss, self.data, self.metrics, self.seed, self.validation_rows)
+
+    @property
+    def layout(self) -> Layout:
+        """What stands where in the model's vector."""
+        return self.replica.layout
+
+    def first_uploads(self) -> dict[int, dict[str, Tensors]]:
+        """Return what clients upload before the first round, for the first broadcasts that are made from that."""
+        asking = [exchange for exchange in self.algorithm.exchanges if exchange.first_upload is not None]
+        if not asking:
+            return {}
+        found: dict[int, dict[str, Tensors]] = {}
+        for client in np.flatnonzero(self.partition.sizes).tolist():
+            context = Context(self.replica, self.initial, self.seed, round=0, client=client, slot=client)
+            visit = Visit(context, self._data_of(client), {}, None)
+            found[client] = {}
+            for exchange in asking:
+                assert exchange.first_upload is not None
+                with naming_part(exchange.name):
+                    found[client][exchange.name] = exchange.first_upload(visit)
+        return found
+
+    def class_counts(self) -> dict[int, Indices]:
+        """Return the examples of every class that each client here holds, for a server that asks for them."""
+        labels, classes = self.data.train.y.numpy(), self.data.classes
+        require_one_label(labels, classes)
+        hosted = np.flatnonzero(self.partition.sizes).tolist()
+        return {client: np.bincount(labels[self.partition.client(client)], minlength=classes) for client in hosted}
 
     def run_client(
         self, state: ServerState, round_: int, client: int, slot: int, client_state: State | None
@@ -206,7 +244,8 @@ class Site:
         """Return the site that hosts these clients alone: it holds their examples and no others."""
         partition, rows = self.partition.only(clients)
         data = replace(self.data, train=self.data.train.only(rows), test=self.data.test.only(rows[:0]))
-        return replace(self, data=data, partition=partition, tests=self.tests and self.tests.only(clients))
+        tests = self.tests and self.tests.only(clients)
+        return replace(self, data=data, partition=partition, tests=tests, validation_rows=no_rows())
 
 
 def _taking_part(rows: Iterable[Row]) -> list[tuple[int, int, State | None]]:

@@ -8,25 +8,26 @@ import numpy as np
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.state import ServerState
 from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.compute.layout import Tensors
 from fedquilt.round.block import Program
 from fedquilt.round.client import open_visit
-from fedquilt.round.federation import Federation
+from fedquilt.round.rehearsal import Rehearsal
+from fedquilt.round.site import Site
 from fedquilt.round.training import train_locally
 
 
-def warm_up(program: Program, federation: Federation) -> None:
-    """Run a program once: it is compiled then, or refused with the reason.
+def warm_up(program: Program, site: Site, state: ServerState) -> None:
+    """Run a program once, from a server's first state: it is compiled then, or refused with the reason.
 
-    It trains on examples of the server's own, as many as the first clients have: whatever is wrong with a client's, the
-    program is not to blame.
+    It trains on examples of the server's own, where the site has any, as many as the first clients have: whatever is wrong
+    with a client's, the program is not to blame.
     """
-    sizes, split = federation.population.sizes, federation.rehearsal.stand_in
+    sizes, split = site.partition.sizes, Rehearsal.of(site).stand_in
     chosen = np.flatnonzero(sizes)[: program.block].tolist()
-    state = federation.start().groups[0].state
-    contexts = [federation.site.context(state, 1, client, slot, None) for slot, client in enumerate(chosen)]
-    datas = [ClientData(federation.data, split, np.arange(sizes[client]) % len(split)) for client in chosen]
+    contexts = [site.context(state, 1, client, slot, None) for slot, client in enumerate(chosen)]
+    datas = [ClientData(site.data, split, np.arange(sizes[client]) % len(split)) for client in chosen]
     try:
         givens = _givens(program.algorithm, contexts, datas)
         program.train_locally(contexts, datas, givens)

@@ -53,6 +53,11 @@ class ByClassAndHour:
     low: float
     high: float
 
+    @property
+    def needs_classes(self) -> bool:
+        """It goes by clients' most frequent classes."""
+        return True
+
     def __call__(self, round_: int, population: Population, seed: int) -> npt.NDArray[np.bool_]:
         """Draw who can be asked; one generator serves all clients, so that a million of them cost milliseconds."""
         held = population.classes_held

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fedquilt.base.arguments import BelowOne
 from fedquilt.base.registry import simulations
 from fedquilt.base.rng import generator
-from fedquilt.simulate.presence import Absence, Roll
+from fedquilt.simulate.presence import Absence, Asked
 from fedquilt.simulate.simulation import NOTHING, Simulation
 
 
@@ -34,18 +34,18 @@ class DropOut:
     """Every client that is asked drops out with the same probability, independently in every round and slot.
 
     >>> import numpy as np
-    >>> roll = Roll(1, seed=1, clients=np.array([4, 7, 4]), examples=np.array([5, 5, 5]))
-    >>> DropOut(0.999999)(roll).reasons
+    >>> asked = Asked(1, seed=1, clients=np.array([4, 7, 4]), examples=np.array([5, 5, 5]))
+    >>> DropOut(0.999999)(asked).reasons
     {0: 'dropped out', 1: 'dropped out', 2: 'dropped out'}
     """
 
     probability: float
 
-    def __call__(self, roll: Roll) -> Absence:
+    def __call__(self, asked: Asked) -> Absence:
         """Draw who drops out."""
-        indices = enumerate(roll.clients.tolist())
-        return Absence({index: "dropped out" for index, client in indices if self._drops(roll, client, index)})
+        indices = enumerate(asked.clients.tolist())
+        return Absence({index: "dropped out" for index, client in indices if self._drops(asked, client, index)})
 
-    def _drops(self, roll: Roll, client: int, index: int) -> bool:
-        rng = generator(roll.seed, "drop out", roll.round, client, roll.first_slot + index)
+    def _drops(self, asked: Asked, client: int, index: int) -> bool:
+        rng = generator(asked.seed, "drop out", asked.round, client, asked.first_slot + index)
         return bool(rng.random() < self.probability)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,17 @@ Available = Callable[[int, "Population", int], npt.NDArray[np.bool_]]
 """(round, all clients, seed) -> which of them can be asked."""
 
 
+@runtime_checkable
+class ByClass(Protocol):
+    """A rule that says whether it goes by the classes that clients hold; others are not told them."""
+
+    @property
+    def needs_classes(self) -> bool:
+        """Whether it asks for `population.classes_held`."""
+
+
 @dataclass(frozen=True, eq=False)
-class Roll:
+class Asked:
     """The cohort of a round before it is asked: its clients by slot, with the examples that each will process.
 
     `wanted` is how many answers the method needs, where the server asks more (nothing: all of them); `absent` are the
@@ -38,10 +47,10 @@ class Roll:
 
 @dataclass(frozen=True, eq=False)
 class Absence:
-    """Who does not answer, by index in the roll, and why; and how long the round takes, where that is simulated."""
+    """Who does not answer, by index among those asked, and why; and how long the round takes, where that is simulated."""
 
     reasons: Mapping[int, str] = field(default_factory=dict)
     seconds: float | None = None
 
 
-Absent = Callable[[Roll], Absence]
+Absent = Callable[[Asked], Absence]

@@ -15,7 +15,7 @@ from fedquilt.base.describe import describe
 from fedquilt.base.errors import SpecError
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
-from fedquilt.simulate.presence import Absent, Available
+from fedquilt.simulate.presence import Absent, Available, ByClass
 
 OverSelect = Callable[[Select, Indices, Indices, np.random.Generator], Indices]
 """(the method's own select, sizes of the clients to choose from, whom it chose, generator) -> whom the server asks."""
@@ -69,6 +69,11 @@ class Simulation:
     def absent(self) -> tuple[Absent, ...]:
         """The rules of who does not answer. A server that takes the first answers takes those of clients that answer."""
         return self.drop_out + self.too_late
+
+    @property
+    def needs_classes(self) -> bool:
+        """Whether the server must know which classes clients hold."""
+        return isinstance(self.available, ByClass) and self.available.needs_classes
 
     def relabel_of(self, client: int, clients: int, seed: int) -> Callable[[Tensor, int], Tensor] | None:
         """Return what a client makes of its labels, if it is one of the corrupt ones; `clients` is how many there are."""

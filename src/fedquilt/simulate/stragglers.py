@@ -17,7 +17,7 @@ from fedquilt.algorithm.parts.selection import AskMore
 from fedquilt.base.arguments import NonNegative, Positive, PositiveOrInfinite
 from fedquilt.base.registry import simulations
 from fedquilt.base.rng import generator
-from fedquilt.simulate.presence import Absence, Roll
+from fedquilt.simulate.presence import Absence, Asked
 from fedquilt.simulate.simulation import Simulation
 
 Floats = npt.NDArray[np.float64]
@@ -60,8 +60,8 @@ class Slowness:
     The pace is exp(`spread`·N(0, 1)), drawn once for a client. The server takes the first answers, as many as the method
     needs; it does not wait for those who dropped out.
 
-    >>> roll = Roll(1, seed=1, clients=np.array([4, 7, 9]), examples=np.array([500, 1230, 900]))
-    >>> absence = Slowness(0.01, spread=0.0, deadline=10.0)(roll)
+    >>> asked = Asked(1, seed=1, clients=np.array([4, 7, 9]), examples=np.array([500, 1230, 900]))
+    >>> absence = Slowness(0.01, spread=0.0, deadline=10.0)(asked)
     >>> dict(absence.reasons), absence.seconds
     ({1: 'missed the deadline: 12.3 s'}, 10.0)
     """
@@ -70,24 +70,24 @@ class Slowness:
     spread: float
     deadline: float
 
-    def __call__(self, roll: Roll) -> Absence:
+    def __call__(self, asked: Asked) -> Absence:
         """Say who is too late, and how long the round takes."""
-        times = self.times(roll)
-        waited_for = [index for index in range(len(times)) if index not in roll.absent]
+        times = self.times(asked)
+        waited_for = [index for index in range(len(times)) if index not in asked.absent]
         late = [index for index in waited_for if times[index] > self.deadline]
         in_time = sorted((index for index in waited_for if times[index] <= self.deadline), key=lambda i: (times[i], i))
-        wanted = len(times) if roll.wanted is None else roll.wanted
+        wanted = len(times) if asked.wanted is None else asked.wanted
         taken, too_many = in_time[:wanted], in_time[wanted:]
         reasons = {index: f"missed the deadline: {_short(times[index])} s" for index in late}
         reasons |= dict.fromkeys(too_many, f"not among the first {wanted}")
         waits = bool(late) and len(taken) < wanted
         return Absence(reasons, self.deadline if waits else max((float(times[index]) for index in taken), default=0.0))
 
-    def times(self, roll: Roll) -> Floats:
-        """Return the seconds that every client of the roll takes."""
-        normals = [generator(roll.seed, "pace", client).standard_normal() for client in roll.clients.tolist()]
+    def times(self, asked: Asked) -> Floats:
+        """Return the seconds that every client that is asked takes."""
+        normals = [generator(asked.seed, "pace", client).standard_normal() for client in asked.clients.tolist()]
         pace: Floats = np.exp(self.spread * np.asarray(normals, dtype=np.float64))
-        return roll.examples * self.seconds_per_example * pace
+        return asked.examples * self.seconds_per_example * pace
 
 
 def _short(seconds: float) -> str:

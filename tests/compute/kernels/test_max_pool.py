@@ -10,6 +10,7 @@ from torch import nn
 import fedquilt
 from fedquilt.compute.kernels import build
 from fedquilt.compute.kernels.layers import with_kernels
+from fedquilt.round import views
 from fedquilt.round.federation import Federation
 
 pytestmark = pytest.mark.skipif(
@@ -136,9 +137,9 @@ def test_a_compiled_run_is_the_reference_and_itself(channels):
 
 
 def test_channels_come_last_after_a_convolution_of_one_channel():
-    federation = Federation.of(
-        Small(1), images(1, 10), fedquilt.Partition.of([list(range(40))]), fedquilt.fed_avg(), 0
-    ).with_kernels()
+    federation = views.with_kernels(
+        Federation.of(Small(1), images(1, 10), fedquilt.Partition.of([list(range(40))]), fedquilt.fed_avg(), 0)
+    )
     x = torch.zeros(2, 1, 10, 10)
     first = federation.replica.module[0](x)
     assert first.is_contiguous(memory_format=torch.channels_last)

@@ -50,15 +50,16 @@ def broadcast_uniform(initial: InitialFederation) -> First:
 
 
 def broadcast_population(initial: InitialFederation) -> First:
-    """Broadcast the class distribution of all clients' data together: known in simulation only."""
-    return _of_rows(initial, initial.partition.indices.astype(np.int64))
+    """Broadcast the class distribution of all clients' data together, for which the server must know their class counts."""
+    return _distribution(_one_label(initial).population.classes_held.totals)
 
 
 def broadcast_server(initial: InitialFederation) -> First:
     """Broadcast the class distribution of the data that the server holds."""
-    if not len(initial.server_rows):
+    data = initial.data
+    if not len(data.train):
         raise SpecError('target: "server" needs data at the server: wrap the method in server_training as well')
-    return _of_rows(initial, initial.server_rows)
+    return _distribution(np.bincount(_one_label(initial).data.train.y.numpy(), minlength=data.classes))
 
 
 def _one_label(initial: InitialFederation) -> InitialFederation:
@@ -71,6 +72,5 @@ def _one_label(initial: InitialFederation) -> InitialFederation:
     return initial
 
 
-def _of_rows(initial: InitialFederation, rows: Indices) -> First:
-    counts = np.bincount(_one_label(initial).data.train.y.numpy()[rows], minlength=initial.data.classes)
+def _distribution(counts: Indices) -> First:
     return First({"target": torch.from_numpy(counts / counts.sum()).float()})
