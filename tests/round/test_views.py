@@ -18,6 +18,8 @@ from torch import nn
 
 import fedquilt
 from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.state import RunState
+from fedquilt.algorithm.updates import BlockUpdate, Fault
 from fedquilt.base.errors import FedquiltError
 from fedquilt.compute.pinned import pinned
 from fedquilt.data.data import Data
@@ -33,6 +35,7 @@ from fedquilt.round.apart import make_server, make_site
 from fedquilt.round.evaluation import no_rows
 from fedquilt.round.federation import Federation
 from fedquilt.round.loop import rounds
+from fedquilt.round.measures import Record
 from fedquilt.round.server import Server
 from fedquilt.round.site import Site
 from fedquilt.simulate.simulation import NOTHING, Simulation
@@ -100,7 +103,7 @@ def made_apart(federation: Federation, module: nn.Module, method: Algorithm, sim
     return server.with_first_uploads(uploads, counts if needed else None), sites
 
 
-def run_apart(server: Server, sites: list[Site]) -> tuple[object, dict[str, object]]:
+def run_apart(server: Server, sites: list[Site]) -> tuple[RunState, Record]:
     """Run three rounds, with a process for every site."""
     hosts = [(site, None, {client}) for client, site in enumerate(sites)]
     with pinned(), closing(SmallWorkers(hosts)) as workers:
@@ -145,7 +148,8 @@ class Normalised(nn.Module):
         self.convolution, self.norm, self.out = nn.Conv2d(1, 4, 2), nn.BatchNorm1d(4), nn.Linear(4, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.out(self.norm(self.convolution(x.reshape(-1, 1, 2, 4)).relu().mean(dim=(2, 3))))
+        out: torch.Tensor = self.out(self.norm(self.convolution(x.reshape(-1, 1, 2, 4)).relu().mean(dim=(2, 3))))
+        return out
 
 
 def test_sites_do_what_the_server_has_found_out_about_the_model(blobs: Data) -> None:
@@ -192,12 +196,12 @@ def test_a_site_of_several_clients_trains_them_in_blocks(federate: Callable[...,
     federation = federate(BASE)
     state, chosen = federation.start().groups[0].state, [1, 3]
     task = Task("train", 1, chosen, [0, 1], [None, None])
-    execution = fedquilt.vectorised(block=2).execution
+    execution, sent = Execution(block=2), []
     with pinned():
-        sent = [
-            perform(site, execution.program(site), task, state).results[0].values.vector
-            for site in (federation.site, federation.site.only(chosen))
-        ]
+        for site in (federation.site, federation.site.only(chosen)):
+            (block,) = perform(site, execution.program(site), task, state).results
+            assert isinstance(block, BlockUpdate)
+            sent.append(block.values.vector)
     assert sent[0].equal(sent[1])
 
 
@@ -208,14 +212,15 @@ def test_a_site_says_what_it_cannot_do(federate: Callable[..., Federation]) -> N
         reply = perform(site, None, Task("evaluate", rows=(0, 90)), state)
         assert reply.error == "FedquiltError: rows 0 to 90 of the test set are not here: 0 examples are"
         (fault,) = perform(site, None, Task("train", 1, [3], [0], [None]), state).results
+        assert isinstance(fault, Fault)
         assert (fault.client, fault.kind) == (3, "no examples")
         with pytest.raises(ProtocolError, match="for client 6, but the run has 6"):
             perform(site, None, Task("train", 1, [6], [0], [None]), state)
 
 
-def server_of(blobs: Data, module: nn.Module, method: Algorithm, **more: object) -> Server:
+def server_of(blobs: Data, module: nn.Module, method: Algorithm, names: list[str] | None = None) -> Server:
     data = replace(blobs, train=blobs.train.only(no_rows()))
-    return make_server(module, data, [20, 0, 30], method, 1, **more)
+    return make_server(module, data, [20, 0, 30], method, 1, names)
 
 
 def test_a_server_says_what_it_cannot_do(blobs: Data, smooth: nn.Module) -> None:
