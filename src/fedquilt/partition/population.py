@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedquilt.base.errors import FedquiltError
 from fedquilt.base.types import Indices
-from fedquilt.partition.partition import Cells, Partition
+from fedquilt.partition.partition import ClassCounts, Partition
 
 
 def require_one_label(labels: npt.NDArray[np.integer], classes: int) -> None:
@@ -35,7 +35,7 @@ class ClassesHeld:
     ([[0, 2], [1, 0]], [1, 2])
     """
 
-    cells: Cells
+    cells: ClassCounts
     clients: int
     classes: int
 
@@ -61,7 +61,7 @@ class ClassesHeld:
         hosted = sorted(counts)
         table = np.asarray([counts[client] for client in hosted], dtype=np.int64).reshape(len(hosted), classes)
         row, label = np.nonzero(table)
-        cells = Cells(np.asarray(hosted, dtype=np.int64)[row], label.astype(np.int64), table[row, label])
+        cells = ClassCounts(np.asarray(hosted, dtype=np.int64)[row], label.astype(np.int64), table[row, label])
         return cls(cells, clients, classes)
 
     @property
