@@ -208,7 +208,7 @@ def test_client_state_of_nobody_is_refused():
     assert refused(decode_task, WELL_FORMED | {"clients": [7], "slots": [0], "gone": []}, tensors)
 
 
-PATHS = st.lists(SCALARS | st.just({}) | st.lists(st.integers()), max_size=4) | ANYTHING
+PATHS: st.SearchStrategy[object] = st.lists(SCALARS | st.just({}) | st.lists(st.integers()), max_size=4) | ANYTHING
 NAMES = st.sets(st.builds(json.dumps, PATHS) | st.text(max_size=8), max_size=4)
 LAYOUT = Layout.of(nn.BatchNorm1d(3))
 MODEL = LAYOUT.read(nn.BatchNorm1d(3))
