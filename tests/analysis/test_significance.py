@@ -58,7 +58,7 @@ def test_values_that_do_not_vary() -> None:
 def test_few_or_unequal_values_are_refused() -> None:
     with pytest.raises(ValueError, match="at least two values"):
         t_test([0.5], [0.6])
-    with pytest.raises(ValueError, match="as many values of each, got 2 and 3"):
+    with pytest.raises(ValueError, match="equally many values in both samples, got 2 and 3"):
         t_test([0.5, 0.6], [0.6, 0.7, 0.8])
 
 

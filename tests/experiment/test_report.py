@@ -194,7 +194,7 @@ def test_damage_costs_a_row_and_not_the_page(recorded: Callable[..., Path], tmp_
 
 @pytest.mark.parametrize("target", [0.0, 1.5, 97.0, -1.0, math.nan])
 def test_impossible_target(recorded: Callable[..., Path], tmp_path: Path, target: float) -> None:
-    with pytest.raises(SpecError, match=r"target: must be an accuracy above 0, at most 1, as in 0\.97"):
+    with pytest.raises(SpecError, match=r"target: must be an accuracy above 0 and at most 1, such as 0\.97"):
         fedquilt.report([recorded("a", 0.2)], tmp_path / "report", target)
 
 
@@ -229,7 +229,7 @@ def _no_experiment(path: Path) -> None:
             lambda path: (path / "holiday").mkdir(parents=True),
             r"holds no run (there is no spec.toml in it or below it); ",
         ),
-        (_half_written, "{path}/spec.toml: is damaged: it is empty. Put a good copy back."),
+        (_half_written, "{path}/spec.toml: is damaged: it is empty. Restore an intact copy."),
         (_not_begun, "{path}: none of the experiment's 2 trials has begun; `fedquilt sweep "),
         (_no_experiment, "{path}: the experiment cannot be read: "),
     ],

@@ -134,7 +134,7 @@ def _no_run(folder: Path) -> str:
         return f"{folder}: holds no run (there is no {SPEC} in it)"
     return (
         f"{folder}: holds no run itself, but {counted(len(inside), 'run')}, as the folder of a sweep does "
-        f"({listed(inside, 5)}): name one of them, or compare them with `fedquilt report {shlex.quote(str(folder))}/*`"
+        f"({listed(inside, 5)}): name one of them, or compare them with `fedquilt report {shlex.quote(str(folder))}`"
     )
 
 

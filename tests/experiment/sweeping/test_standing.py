@@ -40,7 +40,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["run.rounds=4"], "shorter", ""),
         (["run.patience=50"], "shorter", ""),
         (["run.rounds=2"], "other", "it has 3 rounds, and is to have 2 now"),
-        (["run.stop_at=0.01"], "other", "it would have stopped after round 1: the accuracy reached 1.00%"),
+        (["run.stop_at=0.01"], "other", "it would have stopped after round 1: test accuracy reached 1.00%"),
         (["method.momentum=0.5"], "other", "[method] momentum was 0.0, and is 0.5 now"),
         (
             ["engine.name=vectorised"],
