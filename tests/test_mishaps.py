@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import warnings
 from collections.abc import Callable
+from csv import DictReader
 from pathlib import Path
 
 import numpy as np
@@ -196,7 +196,7 @@ def test_what_the_good_records_say_is_said(command: Command, aloud: Callable[...
     assert f"best {100 * best['accuracy']:.2f}% in round {best['round']}, best of {of}" in words
     assert f"left out 0 clients, 0 rounds without an update, in {of}" in words
     assert aloud("report", "runs/spec", "--out", "report", "--target", "0.2").code == 0
-    (row,) = csv.DictReader(Path("report/tables/runs.csv").read_text().splitlines())
+    (row,) = DictReader(Path("report/tables/runs.csv").read_text().splitlines())
     assert row["mean of last 10"] == f"{10 * sum(record['accuracy'] for record in records[-10:]):.2f}%", (
         "rounds 5 to 14"
     )
