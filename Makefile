@@ -14,7 +14,7 @@ DEMO := runs/demo
 SPREAD := -n auto --maxprocesses 8
 
 # What is computed with numbers, apart from what is compiled at length.
-NUMERICAL := tests/compute tests/algorithm tests/round tests/methods tests/analysis tests/reference tests/simulate tests/contracts/test_wrappers.py tests/contracts/test_methods.py
+NUMERICAL := tests/compute tests/algorithm tests/methods tests/reference tests/contracts/test_wrappers.py tests/contracts/test_methods.py
 
 .PHONY: demo test test-avx2 test-all coverage lint generated docs setup clean
 

@@ -187,7 +187,7 @@ def test_wrong_losses_are_refused(
 
 
 def test_cross_entropy_on_numbers_is_refused(line: Data, held: Partition) -> None:
-    with pytest.raises(FedquiltError, match='these targets are numbers: take "mean_squared_error"'):
+    with pytest.raises(FedquiltError, match='these targets are numbers: use "mean_squared_error"'):
         fedquilt.train(zero(), line, held, fedquilt.fed_avg(), 1, engine=fedquilt.inline())
 
 

@@ -83,7 +83,7 @@ def test_what_needs_classes_says_so(call: Callable[..., str]) -> None:
     told = call("partition", "spec.toml", "--set", "partition.name=shards", "--set", "partition.clients=4", code=2)
     assert "[partition] needs one class per example, but this data set has numerical targets" in " ".join(told.split())
     told = call("run", "spec.toml", "--set", "run.loss=cross_entropy", "--out", "run", code=2)
-    assert 'these targets are numbers: take "mean_squared_error"' in " ".join(told.split())
+    assert 'these targets are numbers: use "mean_squared_error"' in " ".join(told.split())
 
 
 def test_a_run_whose_data_changed_is_not_made_longer_and_stays_as_it_was(call: Callable[..., str]) -> None:
