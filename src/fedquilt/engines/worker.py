@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from torch import Tensor
 
 from fedquilt.algorithm.state import ServerState
+from fedquilt.base.interrupts import SIGNALS
 from fedquilt.compute.interrupts import noting_signals
 from fedquilt.compute.layout import ModelState
 from fedquilt.compute.pinned import pinned
@@ -59,11 +60,9 @@ def work(
     `inherited` are the parent's own ends of pipes, which a forked process has no business with. If the `start` of the run
     is given, a spawned one compiles its program before it says that.
     """
-    # Ctrl-C and a lost connection reach the whole group: the parent decides what becomes of it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Ctrl-C, a lost connection and a request to end reach the whole group: the parent decides what becomes of it.
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
     for pipe in inherited:
         pipe.close()
     keep_freed_memory()
