@@ -2,7 +2,7 @@
 
     python experiments/hsu-2019/populations.py
 
-prints the table of README.md, and writes `populations.json` and `populations.png` beside this file. Populations need
+prints the table of README.md, and writes `populations.json` and `populations.svg` beside this file. Populations need
 labels only, and those of CIFAR are 5,000 examples of each of 10 classes, or 500 of each of 100: no files are read.
 """
 
@@ -168,7 +168,7 @@ def draw() -> None:
     rows = [alt.hconcat(blocks, *shown), alt.hconcat(*middle, spacing=40)]
     rows.append(alt.hconcat(*bottom, spacing=40).resolve_scale(color="independent"))
     chart = alt.vconcat(*rows, spacing=30).resolve_scale(color="independent", opacity="independent")
-    write_spec(styled(chart).to_dict(), HERE / "populations.png")
+    write_spec(styled(chart).to_dict(), HERE / "populations.svg")
 
 
 def main() -> None:
@@ -177,7 +177,7 @@ def main() -> None:
     (HERE / "populations.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     print(table(found), end="")
     draw()
-    print("Wrote populations.json and populations.png")
+    print("Wrote populations.json and populations.svg")
 
 
 if __name__ == "__main__":
