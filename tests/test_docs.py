@@ -20,7 +20,9 @@ import fedquilt.cli.app
 import fedquilt.models
 from fedquilt.base import registry
 from fedquilt.experiment.design.experiment import load_experiment
-from fedquilt.experiment.spec import ARRAYS, EXPERIMENT_TABLES, GIVEN, REGISTRIES, Options, check_spec
+from fedquilt.experiment.options import Options
+from fedquilt.experiment.spec import check_spec
+from fedquilt.experiment.tables import ARRAYS, EXPERIMENT_TABLES, GIVEN, REGISTRIES
 
 ROOT = Path(__file__).parents[1]
 METHODS = ROOT / "docs" / "methods"

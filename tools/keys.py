@@ -25,7 +25,8 @@ from pydantic import AfterValidator
 from pydantic.fields import FieldInfo
 
 from fedquilt.base import arguments, registry
-from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES, Options
+from fedquilt.experiment.options import Options
+from fedquilt.experiment.tables import ARRAYS, GIVEN, REGISTRIES
 from fedquilt.models.random_fourier import Sigma
 
 SPECS = Path(__file__).resolve().parents[1] / "docs" / "specs.md"

@@ -11,7 +11,8 @@ import fedquilt
 from fedquilt.algorithm.parts.sampling import Epochs
 from fedquilt.base.arguments import ArgumentError
 from fedquilt.base.schedule import Schedule, Stages, scheduled
-from fedquilt.experiment.spec import check_spec, put
+from fedquilt.experiment.changes import put
+from fedquilt.experiment.spec import check_spec
 
 
 def test_decay_in_steps_with_a_floor():

@@ -17,7 +17,7 @@ import tomli_w
 
 from fedquilt.base import registry
 from fedquilt.cli import app as cli
-from fedquilt.experiment.spec import Options
+from fedquilt.experiment.options import Options
 
 SPEC: dict[str, dict[str, Any]] = {
     "run": {"rounds": 1},

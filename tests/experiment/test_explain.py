@@ -14,7 +14,7 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import KINDS
 from fedquilt.cli import app as cli
 from fedquilt.experiment.explain import explain
-from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES
+from fedquilt.experiment.tables import ARRAYS, GIVEN, REGISTRIES
 
 PLACES = {kind: known.where.strip("[]") for kind, known in KINDS.items()}
 NAMES = [(kind, name) for kind in KINDS for name in getattr(registry, kind)]

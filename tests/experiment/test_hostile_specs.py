@@ -14,7 +14,8 @@ import fedquilt
 from fedquilt.base.errors import DataError, FedquiltError, SpecError
 from fedquilt.base.text import LONGEST
 from fedquilt.experiment.build import build
-from fedquilt.experiment.spec import MOST_WRAPS, check_spec, load_spec
+from fedquilt.experiment.spec import check_spec, load_spec
+from fedquilt.experiment.tables import MOST_WRAPS
 
 SPEC: dict[str, dict[str, Any]] = {
     "run": {"rounds": 1},

@@ -21,7 +21,8 @@ import fedquilt.models
 from fedquilt.base.errors import SpecError
 from fedquilt.base.rng import torch_seeded
 from fedquilt.experiment.build import build
-from fedquilt.experiment.spec import change, check_spec, load_spec
+from fedquilt.experiment.changes import change
+from fedquilt.experiment.spec import check_spec, load_spec
 from fedquilt.experiment.template import TEMPLATE
 
 SPEC: dict[str, dict[str, Any]] = {

@@ -12,7 +12,7 @@ from torch import nn
 
 import fedquilt
 from fedquilt.base.arguments import ArgumentError
-from fedquilt.experiment.spec import Options
+from fedquilt.experiment.options import Options
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fedquilt.base import registry
-from fedquilt.experiment.spec import REGISTRIES, Options
+from fedquilt.experiment.options import Options
+from fedquilt.experiment.tables import REGISTRIES
 
 Tables = list[tuple[str, dict[str, str]]]
 """The tables of a spec, each a header such as `[run]` and its keys; headers may come twice."""

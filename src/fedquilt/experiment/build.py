@@ -17,7 +17,8 @@ from fedquilt.base.rng import torch_seeded
 from fedquilt.data.data import Data, require_sound
 from fedquilt.data.fetch.folders import beside
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics, chosen_validation, require_accuracy
-from fedquilt.experiment.spec import SIMULATE, WRAP, Spec
+from fedquilt.experiment.spec import Spec
+from fedquilt.experiment.tables import SIMULATE, WRAP
 from fedquilt.experiment.warm import warm
 from fedquilt.models.within_memory import WithinMemory
 from fedquilt.partition.partition import Partition

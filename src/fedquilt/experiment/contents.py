@@ -20,6 +20,7 @@ from fedquilt.base.errors import DataError, RunError, listed
 from fedquilt.base.text import counted
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.holdings import Holdings, read_holdings
+from fedquilt.experiment.options import Options
 from fedquilt.experiment.records import read_fares, read_record
 from fedquilt.experiment.sealed import (
     EDITED,
@@ -28,7 +29,7 @@ from fedquilt.experiment.sealed import (
     unsealed_json,
     unsealed_text,
 )
-from fedquilt.experiment.spec import ARRAYS, Options
+from fedquilt.experiment.tables import ARRAYS
 from fedquilt.partition.stored import describe_stored
 
 SPEC = "spec.toml"

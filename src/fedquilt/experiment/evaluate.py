@@ -20,13 +20,15 @@ from fedquilt.compute.replica import copied
 from fedquilt.data.data import IGNORED, Data, whole
 from fedquilt.engines import processes
 from fedquilt.experiment.build import build, data_of
+from fedquilt.experiment.changes import change
 from fedquilt.experiment.checkpoint import load_frozen
 from fedquilt.experiment.contents import PARTITION, Contents
 from fedquilt.experiment.export import NAMES, Which, names_of, stored, warn_if_diverged
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics, chosen_validation
+from fedquilt.experiment.options import Options
 from fedquilt.experiment.run import spec_of
-from fedquilt.experiment.spec import Options, Spec, change, check_spec, read_tables
+from fedquilt.experiment.spec import Spec, check_spec, read_tables
 from fedquilt.experiment.toml import Table
 from fedquilt.experiment.warm import warm
 from fedquilt.methods.centralised import centralised

@@ -21,9 +21,9 @@ from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.fingerprint import SETTINGS, digest, fingerprint, require_same, written
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
 from fedquilt.experiment.notices import warn_of_single_examples, warn_of_too_few_rounds
+from fedquilt.experiment.options import Options
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.run_writer import RunWriter
-from fedquilt.experiment.spec import Options
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.under_way import UnderWay
 from fedquilt.experiment.watching import AboutRun, Watcher, tell

@@ -70,7 +70,7 @@ def explain(name: str) -> Page:
 
 
 def _page(name: str, kind: str, where: str, source: FunctionDocs) -> Page:
-    from fedquilt.experiment.spec import GIVEN
+    from fedquilt.experiment.tables import GIVEN
 
     given = frozenset({"algorithm"}) if kind == "wrapper" else GIVEN.get(where.strip("[]"), frozenset())
     inside = where.startswith("[run]")  # a loss or metric is named there; its arguments are what it is called with

@@ -10,7 +10,7 @@ from fedquilt.algorithm.parts.sampling import Epochs, leaves_out_single
 from fedquilt.analysis.curves import History
 from fedquilt.analysis.divergence import HINT, divergence
 from fedquilt.base.text import counted
-from fedquilt.experiment.spec import Options
+from fedquilt.experiment.options import Options
 from fedquilt.round.federation import Federation
 
 

@@ -14,10 +14,10 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import Registry
 from fedquilt.base.text import short
 from fedquilt.experiment.imports import imported
+from fedquilt.experiment.options import Options
 from fedquilt.round.validation import Validation
 
 if TYPE_CHECKING:
-    from fedquilt.experiment.spec import Options
     from fedquilt.round.federation import Federation
 
 OwnFunction = Callable[..., Any]

@@ -14,9 +14,11 @@ from fedquilt.analysis.advice import Advice, advice
 from fedquilt.analysis.skew import Skew, skew
 from fedquilt.data.data import Data
 from fedquilt.experiment.build import build_population
+from fedquilt.experiment.changes import change
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.page.population import population_figures
-from fedquilt.experiment.spec import WRAP, Spec, change, check_population, load_population
+from fedquilt.experiment.spec import Spec, check_population, load_population
+from fedquilt.experiment.tables import WRAP
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.stored import to_bytes
 

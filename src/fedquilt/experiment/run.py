@@ -12,13 +12,14 @@ from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError, RunError
 from fedquilt.base.text import html_table
 from fedquilt.experiment.build import build
+from fedquilt.experiment.changes import change, put
 from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import execute
 from fedquilt.experiment.fingerprint import SETTINGS, fingerprint, require_same, written
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.result import Result
-from fedquilt.experiment.spec import Spec, change, check_spec, load_spec, put
+from fedquilt.experiment.spec import Spec, check_spec, load_spec
 from fedquilt.experiment.tracking.trackers import made_trackers
 from fedquilt.experiment.watching import Watcher, Watchers, tell, together
 from fedquilt.round.federation import Federation

@@ -15,96 +15,25 @@ A name may also be an import path, "module:function", of the user's own; the spe
 from __future__ import annotations
 
 import tomllib
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import date, time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import tomli_w
-from pydantic import Field
 
 from fedquilt.base import registry
-from fedquilt.base.arguments import ArgumentError, Count, NonNegative, Positive, Seed, check, paths
+from fedquilt.base.arguments import ArgumentError, check, paths
 from fedquilt.base.errors import SpecError, closest, nearest
 from fedquilt.base.registry import Registry
 from fedquilt.base.text import joined, short, visible
 from fedquilt.data.fetch.folders import near_candidates
+from fedquilt.experiment.changes import change
 from fedquilt.experiment.imports import imported
+from fedquilt.experiment.options import Options
+from fedquilt.experiment.tables import ARRAYS, EXPERIMENT_TABLES, GIVEN, MOST_WRAPS, REGISTRIES, SIMULATE, WRAP
 from fedquilt.experiment.toml import Table, parse, read_text, require_plain
-
-REGISTRIES: dict[str, Registry] = {
-    "data": registry.datasets,
-    "partition": registry.partitions,
-    "model": registry.models,
-    "method": registry.methods,
-    "engine": registry.engines,
-}
-WRAP, SIMULATE = "wrap", "simulate"
-ARRAYS: dict[str, Registry] = {WRAP: registry.wrappers, SIMULATE: registry.simulations}
-"""Tables of which a spec has any number, written `[[wrap]]` and `[[simulate]]`. The n-th is the part `wrap n`."""
-
-MOST_WRAPS = 50
-"""Each calls the one that it wraps: more would fill Python's stack."""
-
-GIVEN = {"partition": frozenset({"labels", "data"}), "model": frozenset({"data"}), WRAP: frozenset({"algorithm"})}
-"""Parameters that are filled in: by the data set, which partitions and models may ask for, and by the wrapped method."""
-
-EXPERIMENT_TABLES = (
-    "experiment", "case", "grid", "zip", "when", "values", "derive", "tune", "repeat", "metric", "significance", "figure",
-    "published", "scale", "search",
-)  # fmt: skip
-"""Tables of a file that describes many runs; see `experiment/design`."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """The `[run]` table.
-
-    - `rounds`: rounds to run; `seed`: of everything but the population, which has its own.
-    - `eval_every`: rounds between evaluations; the last round is always evaluated.
-    - `train_loss`: also measure the loss on the whole training set.
-    - `diagnose`: also measure why clients disagree: conflicts, divergence, the terms of the excess-risk bound.
-    - `validation`: hold out this share of every client's training examples, and measure accuracy and loss there too;
-      `folds`, `fold`: hold out one of so many parts instead, for cross-validation.
-    - `stop_at`: stop once test accuracy reaches this.
-    - `patience`: stop once the model has not improved for so many rounds; `stop_after_seconds`: once that long has passed.
-    - `keep`: keep the "last" model, or the "best" one beside it: by validation accuracy if there is a validation split,
-      else by test accuracy.
-    - `checkpoint_seconds`: save at the end of a round if this long has passed; what a crash can cost.
-    - `client_seconds`: how long a client may take, by the clock, before it is left out of the round; unset, for ever.
-    - `on_divergence`: what to do once the run has diverged: "stop", or "go_on" to the last round.
-    - `track`: tools that keep the run's curves too, by name or import path.
-    - `import_from`: a folder to import the user's own functions from.
-    - `loss`: what is minimised; unset, the method's own. `metrics`: what is measured besides it; unset, accuracy where
-      there are classes.
-    - `start`: a safetensors file with the model's first values; those of `start_skip` are drawn all the same.
-    - `trainable`: train only so many of the last layers, or the parts that are named; the rest is frozen and not sent.
-    """
-
-    rounds: Count
-    seed: Seed = 0
-    eval_every: Count = 1
-    train_loss: bool = False
-    diagnose: bool = False
-    stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
-    validation: Annotated[float, Field(gt=0, lt=1)] | None = None
-    folds: Annotated[int, Field(ge=2)] | None = None
-    fold: Annotated[int, Field(ge=0)] | None = None
-    patience: Count | None = None
-    stop_after_seconds: Positive | None = None
-    keep: Literal["last", "best"] = "last"
-    checkpoint_seconds: NonNegative = 10.0
-    client_seconds: Positive | None = None
-    on_divergence: Literal["stop", "go_on"] = "stop"
-    track: list[str] | None = None
-    import_from: str | None = None
-    loss: str | None = None
-    metrics: list[str] | None = None
-    start: str | None = None
-    start_skip: list[str] | None = None
-    trainable: Count | Annotated[list[str], Field(min_length=1)] | None = None
 
 
 @dataclass(frozen=True)
@@ -184,94 +113,6 @@ def read_tables(path: Path) -> Table:
         raise SpecError(f"{path}: is not text in UTF-8 (byte {error.start}); save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{path}: is not valid TOML: {error}") from None
-
-
-def change(tables: Table, sets: Iterable[str], unsets: Iterable[str] = ()) -> Table:
-    """Take keys such as `method.lr` out of a spec, then set others from texts such as `method.lr=0.05`.
-
-    Whoever names another function in a table loses the keys that only the one before takes, and is warned of it. A value
-    that is not TOML is taken as text.
-
-    >>> change({"method": {"lr": 0.1, "batch": 5}}, ["method.lr=0.05", "data.name=mnist"], ["method.batch"])
-    {'method': {'lr': 0.05}, 'data': {'name': 'mnist'}}
-    """
-    for key in unsets:
-        _take_out(tables, key.strip())
-    assignments = [assignment(text) for text in sets]
-    for key, value in names_first(assignments):
-        for gone, old in put(tables, key, value).items():
-            table = key.removesuffix(".name")
-            warnings.warn(
-                f"{table}.{gone} is left out: {old} has this key, and {value} does not", UserWarning, stacklevel=2
-            )
-    return tables
-
-
-def names_first(assignments: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Sort assignments so that a function is named before its keys are set, which may be new ones."""
-    return sorted(assignments, key=lambda pair: not pair[0].endswith(".name"))
-
-
-def assignment(text: str) -> tuple[str, Any]:
-    """Read `key=value`; a value that is not TOML is text.
-
-    >>> assignment("method.lr=0.05"), assignment("data.name=mnist")
-    (('method.lr', 0.05), ('data.name', 'mnist'))
-    """
-    key, separator, written = text.partition("=")
-    table, dot, name = key.strip().partition(".")
-    if not (separator and dot and table and name):
-        raise SpecError(f"--set {visible(text, 80)}: write table.key=value, such as --set method.lr=0.05")
-    try:
-        return key.strip(), parse(f"value = {written.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), written.strip()
-
-
-def put(tables: Table, key: str, value: object, where: str = "--set") -> dict[str, str]:
-    """Set a key such as `method.lr`, `method.lr.initial` or `wrap.1.mu` of a spec; `where` it is written, for messages.
-
-    Where it names another function, keys that only the one before takes are dropped, and returned with its name.
-    """
-    tables.setdefault(key.partition(".")[0], {})
-    inner, name = _table_and_key(tables, key, where)
-    before, inner[name] = inner.get(name), value
-    table = key.partition(".")[0]
-    known = (REGISTRIES | ARRAYS).get(table)
-    if known is None or name != "name" or not (isinstance(before, str) and isinstance(value, str)):
-        return {}
-    if before not in known or value not in known:  # of the user's own, what they take is not known yet
-        return {}
-    old, new = known.parameters(before) or (), known.parameters(value)
-    gone = [each for each in inner if each != "name" and each in old and new is not None and each not in new]
-    for each in gone:
-        del inner[each]
-    return dict.fromkeys(gone, before)
-
-
-def _take_out(tables: Table, key: str) -> None:
-    inner, name = (tables, key) if "." not in key else _table_and_key(tables, key, "--unset")
-    if name not in inner:
-        raise SpecError(f"--unset {visible(key, 80)}: the spec has no such key; {nearest(name, map(str, inner))}")
-    del inner[name]
-
-
-def _table_and_key(tables: Table, key: str, option: str) -> tuple[Table, str]:
-    """Find the table that a key stands in, and what it is called there."""
-    table, _, name = key.partition(".")
-    inner, where = tables.get(table), f"{option} {visible(key, 80)}"
-    if table in ARRAYS:
-        number, _, name = name.partition(".")
-        if not (isinstance(inner, list) and number in map(str, range(1, len(inner) + 1)) and name):
-            count = len(inner) if isinstance(inner, list) else 0
-            raise SpecError(f"{where}: write {table}.NUMBER.key; the spec has {count} [[{table}]] tables, from 1")
-        inner = inner[int(number) - 1]
-    if not isinstance(inner, dict):
-        raise SpecError(f"{where}: [{visible(table, 80)}] is not a table")
-    outer, dot, part = name.partition(".")
-    if dot and isinstance(inner.get(outer), dict):  # a value that changes over rounds: method.lr.initial
-        return inner[outer], part
-    return inner, name
 
 
 def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | None = None) -> Spec:

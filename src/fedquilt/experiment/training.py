@@ -31,9 +31,9 @@ from fedquilt.experiment.objective import (
     require_accuracy,
     written,
 )
+from fedquilt.experiment.options import Options
 from fedquilt.experiment.progress import default_display
 from fedquilt.experiment.result import Result
-from fedquilt.experiment.spec import Options
 from fedquilt.experiment.tracking.trackers import made_trackers
 from fedquilt.experiment.warm import warm
 from fedquilt.experiment.watching import Watcher, together

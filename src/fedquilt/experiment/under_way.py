@@ -14,8 +14,8 @@ from fedquilt.experiment.notices import (
     warn_of_odd_metrics,
     warn_of_untested,
 )
+from fedquilt.experiment.options import Options
 from fedquilt.experiment.result import Result, result_of
-from fedquilt.experiment.spec import Options
 from fedquilt.round.federation import Federation
 from fedquilt.round.measures import Record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from fedquilt.base.errors import DataError, SpecError
-from fedquilt.experiment.spec import Options
+from fedquilt.experiment.options import Options
 from fedquilt.models.frozen import train_only
 from fedquilt.models.weights import load_weights, within
 

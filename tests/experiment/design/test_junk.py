@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedquilt.base.errors import FedquiltError
 from fedquilt.experiment.design.experiment import load_experiment
-from fedquilt.experiment.spec import EXPERIMENT_TABLES
+from fedquilt.experiment.tables import EXPERIMENT_TABLES
 
 WORDS = [
     "method", "run", "wrap", "values", "method.lr", "wrap.1.mu", "run.seed", "lr", "name", "case", "tune", "skip", "keep",

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import fedquilt
+from fedquilt.experiment.changes import change
 from fedquilt.experiment.sealed import sealed_text
-from fedquilt.experiment.spec import change, check_spec
+from fedquilt.experiment.spec import check_spec
 from fedquilt.experiment.sweeping.jobs import jobs_for
 from fedquilt.experiment.sweeping.standing import standing
 

@@ -10,7 +10,7 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.text import short, visible
 from fedquilt.experiment.design.keys import VARYING_TABLES, flattened, labels, lists, short_names
 from fedquilt.experiment.design.search import Values, tuned_values
-from fedquilt.experiment.spec import ARRAYS
+from fedquilt.experiment.tables import ARRAYS
 from fedquilt.experiment.toml import Table
 
 LONGEST_LABEL = 100

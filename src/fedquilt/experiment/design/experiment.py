@@ -27,6 +27,7 @@ import tomli_w
 
 from fedquilt.base.errors import SpecError
 from fedquilt.base.text import short, visible
+from fedquilt.experiment.changes import assignment, change
 from fedquilt.experiment.design.blueprint import MOST_TRIALS, Blueprint
 from fedquilt.experiment.design.comparison import Significance
 from fedquilt.experiment.design.figures import FigureRequest
@@ -38,7 +39,8 @@ from fedquilt.experiment.design.reading import Parts, read_parts
 from fedquilt.experiment.design.taken import require_taken
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.design.tuning import Tuning
-from fedquilt.experiment.spec import EXPERIMENT_TABLES, assignment, change, read_tables, require_tables
+from fedquilt.experiment.spec import read_tables, require_tables
+from fedquilt.experiment.tables import EXPERIMENT_TABLES
 from fedquilt.experiment.toml import Table, require_plain
 
 ORIGIN = "origin"

@@ -11,7 +11,8 @@ from typing import Any
 
 from fedquilt.base.errors import SpecError, nearest
 from fedquilt.base.text import short, visible
-from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES, names_first, put
+from fedquilt.experiment.changes import names_first, put
+from fedquilt.experiment.tables import ARRAYS, GIVEN, REGISTRIES
 from fedquilt.experiment.toml import Table
 
 VALUES = "values"

@@ -9,7 +9,7 @@ from fedquilt.base.errors import SpecError, nearest
 from fedquilt.experiment.design.axes import Axis
 from fedquilt.experiment.design.blueprint import Blueprint
 from fedquilt.experiment.design.keys import flattened, takes
-from fedquilt.experiment.spec import ARRAYS, GIVEN, REGISTRIES
+from fedquilt.experiment.tables import ARRAYS, GIVEN, REGISTRIES
 from fedquilt.experiment.toml import Table
 
 

@@ -137,7 +137,8 @@ class Board:
 def settings(trial: Trial) -> str:
     """Name what a trial tries: its name without what is repeated.
 
-    >>> from fedquilt.experiment.spec import Options, Spec
+    >>> from fedquilt.experiment.options import Options
+    >>> from fedquilt.experiment.spec import Spec
     >>> spec = Spec("rates.toml", Options(rounds=2), {}, {})
     >>> settings(Trial("FedAvg,lr=0.1,seed=2", ("FedAvg",), {"method.lr": 0.1}, {"run.seed": 2}, None, spec, {}))
     'FedAvg, lr=0.1'
