@@ -383,7 +383,7 @@ def test_check_measures_short_trials(command: Command) -> None:
     words = " ".join(answer.out.split())
     assert "trials 1 to run rounds 1,000,000" in words
     assert re.search(r"time about [\d.]+ (s|min|h|days).* on this machine, from 1 short trial", words)
-    assert re.search(r"memory about [\d.]+ MB a trial, [\d.]+ MB at once; [\d.]+ GB are free", words)
+    assert re.search(r"memory about [\d.]+ MB per trial, [\d.]+ MB at once; [\d.]+ GB are free", words)
     assert not Path("runs").exists()
 
 

@@ -77,7 +77,7 @@ def _lines(found: Estimate) -> dict[str, str]:
         lines["time"] = f"about {_duration(found.seconds)} on this machine, from {short}"
     if found.memory is not None:
         total = in_words(found.memory * found.jobs.number)
-        lines["memory"] = f"about {in_words(found.memory)} a trial, {total} at once; {in_words(found.free)} are free"
+        lines["memory"] = f"about {in_words(found.memory)} per trial, {total} at once; {in_words(found.free)} are free"
     return lines
 
 
