@@ -1,7 +1,7 @@
 """How many trials run at once, and with how many workers each.
 
-Measured with a small model (`python bench/sweep.py`, docs/fast.md): two trials with one worker each are done sooner than the
-same two one after the other with two workers each, since no core waits for the server, or for the slowest of a round's
+Measured with a small model (`python bench/sweep.py`, docs/fast.md): two trials with one worker each are done sooner than
+the same two one after the other with two workers each, since no core waits for the server, or for the slowest of a round's
 clients. So it is one trial per core; where there are fewer trials than cores, they share the cores.
 
 The one worker of a trial is the trial's own process, as in the engine `inline`: with small models, handing clients to
