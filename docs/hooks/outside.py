@@ -16,7 +16,10 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
-OUTSIDE = ("*.md", "bench/**/README.md", "experiments/**/README.md", "bench/**/*.png", "experiments/**/*.png")
+OUTSIDE = (
+    "*.md",
+    *(f"{folder}/**/{file}" for folder in ("bench", "experiments") for file in ("README.md", "*.png", "*.svg")),
+)
 LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)\s#]+)")
 
 
