@@ -41,7 +41,12 @@ class Namespace(ModuleType):
         return found
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Keep a function where Python puts the file of the same name, as it does once the file is imported."""
+        """Keep a function where Python puts the file of the same name, as it does once the file is imported.
+
+        A folder of that name, with the function in one of its files, is not put there.
+        """
+        if isinstance(value, ModuleType) and (self.home(name) or "").startswith(f"{value.__name__}."):
+            return
         if isinstance(value, ModuleType) and name in vars(value) and value.__name__ == self.home(name):
             value = getattr(value, name)
         super().__setattr__(name, value)
