@@ -47,7 +47,6 @@ class Namespace(ModuleType):
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        """List what a user may want, and nothing else."""
         version = ["__version__"] if "__version__" in vars(self) else []
         return sorted([*self.names(), *self._within, *version])
 

@@ -13,10 +13,11 @@ import fedquilt
 from fedquilt.base.text import percent
 from fedquilt.cli.console import out, say, warn
 from fedquilt.cli.options import NoImport
-from fedquilt.cli.results import show_results
 
 if TYPE_CHECKING:
     from fedquilt.experiment.page.table import TextTable
+    from fedquilt.experiment.results.cells import Cell
+    from fedquilt.experiment.results.table import ResultTable
 
 EXAMPLE = "fedquilt report runs/a runs/b --out runs/report"
 
@@ -60,3 +61,35 @@ def _runs(shown: TextTable, target: float | None) -> Table:
     for row in shown.rows:
         table.add_row(*(escape(row[place]) for place in kept))
     return table
+
+
+def show_results(table: ResultTable) -> None:
+    """Print a table in its rows and columns, ours with what was published below, and what is to be known of it."""
+    from fedquilt.experiment.results.table import AT_EDGE
+
+    heads = [Column(escape(axis), overflow="fold") for axis in table.row_axes]
+    heads += [Column(escape(", ".join(column)) or "ours", justify="right", overflow="fold") for column in table.columns]
+    shown = Table(*heads, title=escape(table.title), title_justify="left")
+    for row, cells in zip(table.rows, table.cells, strict=True):
+        shown.add_row(*map(escape, row), *map(_text, cells))
+    out.print(shown)
+    for note in table.notes:
+        if note.startswith(AT_EDGE):
+            warn(note)
+        else:
+            say(note)
+
+
+def _text(cell: Cell | None) -> str:
+    from fedquilt.experiment.design.keys import label, short_names
+    from fedquilt.experiment.results.written import ours, published
+
+    if cell is None:
+        return ""
+    style = "bold" if cell.best else "underline" if cell.marked else "default"
+    lines = [f"[{style}]{ours(cell)}[/{style}]"]
+    names = short_names(cell.chosen)
+    if cell.chosen and cell.value is not None:
+        lines.append(f"[dim]{escape(label({names[key]: value for key, value in cell.chosen.items()}))}[/dim]")
+    theirs = published(cell.published, cell.metric)
+    return "\n".join([*lines, *([f"[dim]published {escape(theirs)}[/dim]"] if theirs else [])])
