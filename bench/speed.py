@@ -4,7 +4,7 @@
     python bench/speed.py HEAD~3 w2 --rounds 5
 
 Each tree runs its own program of the comparison with other frameworks (peers/on_fedquilt.py), with the engine that its
-bench/workloads.py gives the workload. In every turn each does one round, because a shared machine's speed changes over time;
+bench/workloads.py gives the workload. In every turn each does one round, because a shared machine's speed changes;
 who begins alternates. A ratio is this tree's seconds divided by the older one's in the same turn: printed are the median of
 the ratios and their middle half.
 """
