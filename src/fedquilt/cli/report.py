@@ -12,7 +12,6 @@ from rich.table import Column, Table
 import fedquilt
 from fedquilt.base.text import percent
 from fedquilt.cli.console import out, say, warn
-from fedquilt.cli.options import NoImport
 from fedquilt.cli.results import show_results
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ def report(
         Path, typer.Option("--out", "-o", file_okay=False, help="Where to save the page, tables and figures.")
     ] = Path("runs/report"),
     target: Annotated[float | None, typer.Option(help="Target accuracy (default: 95% of the best).")] = None,
-    no_import: NoImport = False,
 ) -> None:
     """Write a page that compares runs, with its tables and figures as files."""
     # A folder of runs may hold files beside them: `runs/grid/*` names those too.

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedquilt.base.errors import RunError, SpecError
+from fedquilt.experiment.contents import EXPERIMENT
+from fedquilt.experiment.imports import unimported
 from fedquilt.experiment.page.document import page
 from fedquilt.experiment.page.experiment import part_of_experiment, read_study
 from fedquilt.experiment.page.figure import FORMATS
 from fedquilt.experiment.page.part import Part
 from fedquilt.experiment.page.runs import part_of_runs
-from fedquilt.experiment.page.source import EXPERIMENT, Reader, Seen, is_run, run_folders
+from fedquilt.experiment.page.source import Reader, Seen, is_run, run_folders
 from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.storage import storing
 
@@ -78,7 +80,7 @@ def report(paths: str | Path | Sequence[str | Path], out: str | Path, target: fl
 
 
 def gather(paths: Sequence[Path], reader: Reader, target: float | None = None) -> tuple[list[Part], float | None]:
-    """Read all that is asked for, and make the parts of the page."""
+    """Read all that is asked for, and make the parts of the page; code that runs name is not imported."""
     if target is not None and not 0 < target <= 1:
         raise SpecError(f"target: must be an accuracy above 0 and at most 1, such as 0.97; got {target:g}")
     if not paths:
@@ -87,7 +89,8 @@ def gather(paths: Sequence[Path], reader: Reader, target: float | None = None) -
     runs: dict[Path, Seen] = {}
     for path in dict.fromkeys(paths):
         if (path / EXPERIMENT).is_file():
-            parts.append(part_of_experiment(read_study(path, reader)))
+            with unimported():
+                parts.append(part_of_experiment(read_study(path, reader)))
             continue
         for folder in _runs_in(path):
             runs.setdefault(folder, reader.run(folder))

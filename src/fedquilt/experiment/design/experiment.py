@@ -97,7 +97,7 @@ class Experiment:
         return tomli_w.dumps(self.tables)
 
 
-def load_experiment(
+def experiment(
     file: str | Path | Mapping[str, Any],
     sets: Iterable[str] = (),
     unsets: Iterable[str] = (),
@@ -116,10 +116,10 @@ def load_experiment(
     ...     "model": {"name": "softmax_regression"},
     ...     "method": {"name": "fed_avg"},
     ... }
-    >>> experiment = load_experiment(digits | {"grid": {"method.lr": [0.1, 0.5]}, "repeat": {"run.seed": [1, 2]}})
-    >>> [trial.name for trial in experiment.trials]
+    >>> rates = experiment(digits | {"grid": {"method.lr": [0.1, 0.5]}, "repeat": {"run.seed": [1, 2]}})
+    >>> [trial.name for trial in rates.trials]
     ['lr=0.1,seed=1', 'lr=0.1,seed=2', 'lr=0.5,seed=1', 'lr=0.5,seed=2']
-    >>> experiment.axes, experiment.trials[0].spec.parts["method"].arguments["lr"]
+    >>> rates.axes, rates.trials[0].spec.parts["method"].arguments["lr"]
     ({'lr': ('0.1', '0.5')}, 0.1)
     """
     path = Path(file) if isinstance(file, str | Path) else None

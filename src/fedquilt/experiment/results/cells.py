@@ -63,7 +63,7 @@ def cells_of(experiment: Experiment, folder: str | Path) -> list[Cell]:
     """Read the runs of an experiment below its folder, and return its cells in the order of the axes.
 
     >>> import tempfile
-    >>> from fedquilt.experiment.design.experiment import load_experiment
+    >>> import fedquilt
     >>> from fedquilt.experiment.run import run
     >>> tables = {
     ...     "run": {"rounds": 2},
@@ -74,7 +74,7 @@ def cells_of(experiment: Experiment, folder: str | Path) -> list[Cell]:
     ...     "engine": {"name": "inline"},
     ...     "grid": {"method.lr": [0.01, 0.5]},
     ... }
-    >>> experiment = load_experiment(tables)
+    >>> experiment = fedquilt.experiment(tables)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = run(experiment.trials[1].spec, out=f"{folder}/{experiment.trials[1].name}")
     ...     slow, fast = cells_of(experiment, folder)

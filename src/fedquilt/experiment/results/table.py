@@ -65,7 +65,7 @@ def heading(axis: str, case: str) -> str:
 def table_of(experiment: Experiment, cells: Sequence[Cell]) -> ResultTable:
     """Put an experiment's cells into its rows and columns.
 
-    >>> from fedquilt.experiment.design.experiment import load_experiment
+    >>> import fedquilt
     >>> from fedquilt.experiment.results.cells import cells_from
     >>> digits = {
     ...     "run": {"rounds": 3},
@@ -74,7 +74,7 @@ def table_of(experiment: Experiment, cells: Sequence[Cell]) -> ResultTable:
     ...     "model": {"name": "softmax_regression"},
     ...     "method": {"name": "fed_avg"},
     ... }
-    >>> experiment = load_experiment(digits | {"grid": {"method.lr": [0.1, 0.5], "method.epochs": [1, 5, 10]}})
+    >>> experiment = fedquilt.experiment(digits | {"grid": {"method.lr": [0.1, 0.5], "method.epochs": [1, 5, 10]}})
     >>> table = table_of(experiment, cells_from(experiment, []))
     >>> table.row_axes, table.rows, table.column_axes, table.columns
     (('lr',), (('0.1',), ('0.5',)), ('epochs',), (('1',), ('5',), ('10',)))
