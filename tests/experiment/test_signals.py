@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from warm_process import WarmProcess
 
 import fedquilt
 from fedquilt.base import interrupts
@@ -47,19 +48,19 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("engine", "first", "second", "seconds"), PAIRS)
-def test_two_signals_within_milliseconds(engine: str, first: str, second: str, seconds: float, tmp_path: Path) -> None:
+def test_two_signals_within_milliseconds(
+    engine: str, first: str, second: str, seconds: float, tmp_path: Path, warm_process: WarmProcess
+) -> None:
     (tmp_path / "long.toml").write_text(LONG.format(engine=engine))
-    words = [sys.executable, "-m", "fedquilt", "run", "long.toml"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     metrics = tmp_path / "runs" / "long" / "metrics.jsonl"
-    with subprocess.Popen(words, cwd=tmp_path, start_new_session=True, **pipes) as process:  # type: ignore[call-overload]
-        while not (metrics.exists() and metrics.read_bytes().count(b"\n") > 3):
-            assert process.poll() is None, process.stderr.read()
-            time.sleep(0.01)
-        for name in (first, second, first):  # to the whole group, as a terminal or a scheduler does
-            os.killpg(process.pid, getattr(signal, name))
-            time.sleep(seconds)
-        out, err = process.communicate(timeout=60)
+    process = warm_process.start("run", "long.toml", folder=tmp_path)
+    while not (metrics.exists() and metrics.read_bytes().count(b"\n") > 3):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    for name in (first, second, first):  # to the whole group, as a terminal or a scheduler does
+        os.killpg(process.pid, getattr(signal, name))
+        time.sleep(seconds)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, "Traceback" in err) == (130, False), err
     about = fedquilt.summary(metrics.parent)
     assert about["damage"] == []
