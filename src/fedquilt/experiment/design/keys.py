@@ -153,6 +153,16 @@ def label(value: object, exact: bool = False) -> str:
     return str(value)
 
 
+def short_label(keys: Mapping[str, Any]) -> str:
+    """Write keys and their values, the keys as short as tells them apart.
+
+    >>> short_label({"method.lr": 0.1, "method.epochs": 5})
+    'lr=0.1,epochs=5'
+    """
+    names = short_names(keys)
+    return label({names[key]: value for key, value in keys.items()})
+
+
 def labels(values: Sequence[Any], where: str) -> list[str]:
     """Write values as names of cases, in full where they would otherwise be the same; refuse a value that stands twice."""
     written = [label(value) for value in values]
