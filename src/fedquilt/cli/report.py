@@ -25,8 +25,14 @@ def report(
         list[Path], typer.Argument(metavar="PATH…", help="Run folders, folders of runs, or folders of experiments.")
     ],
     folder: Annotated[
-        Path, typer.Option("--out", "-o", file_okay=False, help="Where to save the page, tables and figures.")
-    ] = Path("runs/report"),
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            file_okay=False,
+            help="Where to save the page, tables and figures (default: PATH/report; of several, runs/report).",
+        ),
+    ] = None,
     target: Annotated[float | None, typer.Option(help="Target accuracy (default: 95% of the best).")] = None,
 ) -> None:
     """Write a page that compares runs, with its tables and figures as files."""
@@ -39,7 +45,7 @@ def report(
             out.print(_runs(shown.without_empty(), done.target))
     for text in done.damage:
         warn(text)
-    say(f"Tables and figures: {folder}")
+    say(f"Tables and figures: {done.page.parent}")
     say(f"Open in a browser: {done.page}")
 
 

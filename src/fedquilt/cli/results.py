@@ -20,7 +20,8 @@ def show_results(table: ResultTable) -> None:
 
     heads = [Column(escape(axis), overflow="fold") for axis in table.row_axes]
     heads += [Column(escape(", ".join(column)) or "ours", justify="right", overflow="fold") for column in table.columns]
-    shown = Table(*heads, title=escape(table.title), title_justify="left")
+    out.print(f"[italic]{escape(table.title)}[/italic]")  # not as the table's: a narrow table would break it
+    shown = Table(*heads)
     for row, cells in zip(table.rows, table.cells, strict=True):
         shown.add_row(*map(escape, row), *map(_text, cells))
     out.print(shown)
@@ -32,15 +33,15 @@ def show_results(table: ResultTable) -> None:
 
 
 def _text(cell: Cell | None) -> str:
-    from fedquilt.experiment.design.keys import label, short_names
+    from fedquilt.experiment.design.keys import short_label
     from fedquilt.experiment.results.written import ours, published
 
     if cell is None:
         return ""
-    style = "bold" if cell.best else "underline" if cell.marked else "default"
-    lines = [f"[{style}]{ours(cell)}[/{style}]"]
-    names = short_names(cell.chosen)
+    style, plain = ("bold", "**") if cell.best else ("underline", "_") if cell.marked else ("default", "")
+    mark = "" if out.is_terminal else plain  # in a file or a pipe, nothing is bold
+    lines = [f"[{style}]{mark}{ours(cell)}{mark}[/{style}]"]
     if cell.chosen and cell.value is not None:
-        lines.append(f"[dim]{escape(label({names[key]: value for key, value in cell.chosen.items()}))}[/dim]")
+        lines.append(f"[dim]{escape(short_label(cell.chosen))}[/dim]")
     theirs = published(cell.published, cell.metric)
     return "\n".join([*lines, *([f"[dim]published {escape(theirs)}[/dim]"] if theirs else [])])

@@ -298,6 +298,10 @@ SMALL: dict[str, tuple[dict[str, Any], str]] = {
         {"method": {"batch": 5}},
         '[scale.small] method.batch: it varies, in [grid] "method.batch": change the list there instead',
     ),
+    "a key of a run that there is not": (
+        {"run": {"round": 1}},
+        "[scale.small] run.round: [run] has no such key; did you mean 'rounds'?",
+    ),
     "a grid that there is not": (
         {"grid": {"method.epochs": [1]}},
         "[scale.small] grid method.epochs: the file has no such key; did you mean 'method.batch'?",
@@ -314,10 +318,11 @@ SMALL: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.parametrize("asked", ["small", None], ids=["asked for", "not asked for"])
 @pytest.mark.parametrize(("scale", "message"), SMALL.values(), ids=SMALL)
-def test_a_scale_that_names_what_there_is_not(scale: dict[str, Any], message: str) -> None:
+def test_a_scale_that_names_what_there_is_not(scale: dict[str, Any], message: str, asked: str | None) -> None:
     with pytest.raises(SpecError, match=re.escape(message)):
-        fedquilt.experiment(DIGITS | GRID | {"scale": {"small": scale}}, scale="small")
+        fedquilt.experiment(DIGITS | GRID | {"scale": {"small": scale}}, scale=asked)
 
 
 def test_a_scale_that_there_is_not() -> None:

@@ -135,6 +135,9 @@ def experiment(
     _require_experiment(tables, source)
     set_keys = origin.get("sets", {}) | dict(assignment(text) for text in sets if text not in own)
     parts = read_parts(tables, source, folder, scale, set_keys)
+    for other in tables.get("scale", {}):  # a mistake in one is found before it is asked for
+        if other != scale:
+            require_taken(read_parts(tables, source, folder, other, set_keys).blueprint)
     about = {"scale": scale, "sets": set_keys or None, "folder": None if folder is None else str(folder)}
     about |= {"file": origin.get("file", None if path is None else str(path.resolve()))}
     resolved = tables | {ORIGIN: {key: value for key, value in about.items() if value is not None}}

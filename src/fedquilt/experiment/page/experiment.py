@@ -19,17 +19,14 @@ from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.hyper_parameters import figure_of_hyper_parameters
 from fedquilt.experiment.page.model_figures import model_figures
 from fedquilt.experiment.page.part import Detail, Part, RunGroup, detail_of, machine, run_figures
-from fedquilt.experiment.page.shaped import AGREES, agreement
 from fedquilt.experiment.page.skewness import Reached, figure_of_skew
 from fedquilt.experiment.page.source import Reader, Seen
 from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.results.cells import Cell, cells_from
-from fedquilt.experiment.results.csv_table import to_csv
 from fedquilt.experiment.results.figures import FigureData
-from fedquilt.experiment.results.latex import to_latex
-from fedquilt.experiment.results.markdown import to_markdown
 from fedquilt.experiment.results.outcome import Outcome
 from fedquilt.experiment.results.selection import trials_of
+from fedquilt.experiment.results.shaped import AGREES, agreement
 from fedquilt.experiment.results.table import table_of
 from fedquilt.experiment.results.written import ours, unit_of
 
@@ -76,7 +73,7 @@ def part_of_experiment(study: Study) -> Part:
     by_folder = {str(run.path): run.found for run in study.runs.values() if run.found is not None}
     asked, missing = model_figures(study.figures, by_folder)
     figures[:0] = asked
-    files = {"results.md": to_markdown(table), "results.csv": to_csv(experiment, cells), "results.tex": to_latex(table)}
+    files = {"results.md": table.to_markdown(), "results.csv": table.to_csv(), "results.tex": table.to_latex()}
     return Part(
         title=experiment.title,
         lead=_lead(study),

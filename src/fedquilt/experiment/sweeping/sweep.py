@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -48,6 +49,10 @@ class SweepResult:
     def table(self) -> ResultTable:
         """The experiment's table, in rows and columns."""
         return table_of(self.experiment, self.cells)
+
+    def _repr_html_(self) -> str:
+        """Show its table in a notebook, and where its runs are."""
+        return f"{self.table._repr_html_()}<br><small>{html.escape(repr(self))}</small>"
 
     def __repr__(self) -> str:
         """Say how it went, not all that is in it."""
