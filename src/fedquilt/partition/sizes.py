@@ -1,4 +1,4 @@
-"""Sizes of clients: as even as possible, or in given proportions."""
+"""Sizes of clients: as even as possible, in given proportions, or by a power law."""
 
 from __future__ import annotations
 
@@ -37,3 +37,13 @@ def sizes_by(shares: npt.NDArray[np.float64], total: int, least: int) -> Indices
     up = np.argsort(sizes - quota, kind="stable")[: free - int(sizes.sum())]
     sizes[up] += 1
     return sizes + least
+
+
+def power_law_sizes(total: int, parts: int, exponent: float, least: int = 1) -> Indices:
+    """Divide a total so that the k-th largest part is proportional to k^−exponent, the largest first.
+
+    >>> power_law_sizes(110, 4, exponent=1.0, least=10).tolist()
+    [44, 27, 21, 18]
+    """
+    ranks = np.arange(1, parts + 1, dtype=np.float64) ** -exponent
+    return sizes_by(ranks / ranks.sum(), total, least)
