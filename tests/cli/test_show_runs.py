@@ -13,6 +13,7 @@ import pytest
 from command_line import SPEC, Command
 
 import fedquilt
+from fedquilt.experiment import follow as following
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.follow import follow
 
@@ -84,6 +85,6 @@ def test_following_ends_by_an_interrupt(command: Command, monkeypatch: pytest.Mo
         yield from follow(path, after)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedquilt.experiment.follow.follow", interrupted)
+    monkeypatch.setattr(following, "follow", interrupted)
     answer = command("show", "a", "--follow")
     assert (answer.code, answer.out.splitlines()[-1]) == (0, "No longer followed; the run goes on.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+import fedquilt
 from fedquilt.base.memory import in_words
 from fedquilt.base.text import counted
 from fedquilt.cli.console import FAILED, err, out, warn
@@ -31,11 +32,10 @@ def check(
     no_import: NoImport = False,
 ) -> None:
     """Say what an experiment would run: trials, rounds, time on this machine, from short trials, and memory."""
-    from fedquilt.experiment.design.experiment import load_experiment
     from fedquilt.experiment.sweeping.check import check as estimate
     from fedquilt.experiment.sweeping.display import sweep_display
 
-    experiment = load_experiment(file, sets or (), unsets or (), scale, only or ())
+    experiment = fedquilt.experiment(file, sets or (), unsets or (), scale, only or ())
     display = sweep_display(err, "short trials") if err.is_terminal else None
     try:
         found = estimate(experiment, folder, jobs, display, measure=not quick)

@@ -12,7 +12,6 @@ from rich.table import Column, Table
 import fedquilt
 from fedquilt.base.text import percent
 from fedquilt.cli.console import out, say, warn
-from fedquilt.cli.options import NoImport
 
 if TYPE_CHECKING:
     from fedquilt.experiment.page.table import TextTable
@@ -27,10 +26,15 @@ def report(
         list[Path], typer.Argument(metavar="PATH…", help="Run folders, folders of runs, or folders of experiments.")
     ],
     folder: Annotated[
-        Path, typer.Option("--out", "-o", file_okay=False, help="Where to save the page, tables and figures.")
-    ] = Path("runs/report"),
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            file_okay=False,
+            help="Where to save the page, tables and figures (default: PATH/report; of several, runs/report).",
+        ),
+    ] = None,
     target: Annotated[float | None, typer.Option(help="Target accuracy (default: 95% of the best).")] = None,
-    no_import: NoImport = False,
 ) -> None:
     """Write a page that compares runs, with its tables and figures as files."""
     # A folder of runs may hold files beside them: `runs/grid/*` names those too.
@@ -42,7 +46,7 @@ def report(
             out.print(_runs(shown.without_empty(), done.target))
     for text in done.damage:
         warn(text)
-    say(f"Tables and figures: {folder}")
+    say(f"Tables and figures: {done.page.parent}")
     say(f"Open in a browser: {done.page}")
 
 
@@ -69,7 +73,8 @@ def show_results(table: ResultTable) -> None:
 
     heads = [Column(escape(axis), overflow="fold") for axis in table.row_axes]
     heads += [Column(escape(", ".join(column)) or "ours", justify="right", overflow="fold") for column in table.columns]
-    shown = Table(*heads, title=escape(table.title), title_justify="left")
+    out.print(f"[italic]{escape(table.title)}[/italic]")  # not as the table's: a narrow table would break it
+    shown = Table(*heads)
     for row, cells in zip(table.rows, table.cells, strict=True):
         shown.add_row(*map(escape, row), *map(_text, cells))
     out.print(shown)
@@ -81,15 +86,15 @@ def show_results(table: ResultTable) -> None:
 
 
 def _text(cell: Cell | None) -> str:
-    from fedquilt.experiment.design.keys import label, short_names
+    from fedquilt.experiment.design.keys import short_label
     from fedquilt.experiment.results.written import ours, published
 
     if cell is None:
         return ""
-    style = "bold" if cell.best else "underline" if cell.marked else "default"
-    lines = [f"[{style}]{ours(cell)}[/{style}]"]
-    names = short_names(cell.chosen)
+    style, plain = ("bold", "**") if cell.best else ("underline", "_") if cell.marked else ("default", "")
+    mark = "" if out.is_terminal else plain  # in a file or a pipe, nothing is bold
+    lines = [f"[{style}]{mark}{ours(cell)}{mark}[/{style}]"]
     if cell.chosen and cell.value is not None:
-        lines.append(f"[dim]{escape(label({names[key]: value for key, value in cell.chosen.items()}))}[/dim]")
+        lines.append(f"[dim]{escape(short_label(cell.chosen))}[/dim]")
     theirs = published(cell.published, cell.metric)
     return "\n".join([*lines, *([f"[dim]published {escape(theirs)}[/dim]"] if theirs else [])])

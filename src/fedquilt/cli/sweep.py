@@ -35,7 +35,6 @@ def sweep(
     no_import: NoImport = False,
 ) -> None:
     """Run an experiment's trials, several at once; finished ones are kept, interrupted ones go on."""
-    from fedquilt.experiment.design.experiment import load_experiment
     from fedquilt.experiment.sweeping.display import sweep_display
     from fedquilt.experiment.sweeping.local import ThisMachine
 
@@ -43,7 +42,7 @@ def sweep(
     budget = None if minutes is None else 60 * minutes
     # The process that trials are started from imports PyTorch while this one does, and not after it.
     with closing(ThisMachine()) as here, closing(display):
-        experiment = load_experiment(file, sets or (), unsets or (), scale, only or ())
+        experiment = fedquilt.experiment(file, sets or (), unsets or (), scale, only or ())
         done = fedquilt.sweep(experiment, (), folder, jobs, (), None, display, (), budget, here)
     _close(done)
     if done.interrupted or done.out_of_time:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from fedquilt.cli.console import say
-from fedquilt.cli.options import NoImport
 
 EXAMPLE = "fedquilt watch runs/demo"
 
@@ -17,7 +16,6 @@ def watch(
     paths: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Run folders, folders of runs, or experiments.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8765,
     target: Annotated[float | None, typer.Option(help="Target accuracy (default: 95% of the best).")] = None,
-    no_import: NoImport = False,
 ) -> None:
     """Serve the page of a report on this machine alone; it grows while runs go on. Ctrl-C ends it."""
     from fedquilt.experiment.page.watch import Watch

@@ -81,7 +81,7 @@ def run(
                 federation, engine = build(checked)
                 checked, engine = _settled(checked, federation, engine)
         except (FedquiltError, KeyboardInterrupt):
-            interrupts.hold()
+            interrupts.caught()
             folder.abandon()
             raise
         folder.begin(checked.to_toml(), environment())

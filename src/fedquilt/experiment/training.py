@@ -24,10 +24,12 @@ from fedquilt.experiment.execute import execute
 from fedquilt.experiment.fingerprint import fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.objective import (
+    OWN_LOSS,
     OwnFunction,
     chosen_loss,
     chosen_metrics,
     chosen_validation,
+    registered_loss,
     require_accuracy,
     written,
 )
@@ -212,6 +214,7 @@ def _begin(
         engine = settled(engine, federation, options.rounds)
     if isinstance(engine, Settling):
         about |= {"compute": engine.compute, "where": engine.where}
+    about["loss"] = registered_loss(federation.algorithm.loss) or OWN_LOSS
     tables = _tables(options, federation) | {"python": about}
     folder.begin(tomli_w.dumps(tables), environment())
     folder.keep_partition(federation, {})

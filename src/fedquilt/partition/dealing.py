@@ -51,6 +51,16 @@ def sizes_by(shares: npt.NDArray[np.float64], total: int, least: int) -> Indices
     return sizes + least
 
 
+def power_law_sizes(total: int, parts: int, exponent: float, least: int = 1) -> Indices:
+    """Divide a total so that the k-th largest part is proportional to k^−exponent, the largest first.
+
+    >>> power_law_sizes(110, 4, exponent=1.0, least=10).tolist()
+    [44, 27, 21, 18]
+    """
+    ranks = np.arange(1, parts + 1, dtype=np.float64) ** -exponent
+    return sizes_by(ranks / ranks.sum(), total, least)
+
+
 def log_dirichlet(count: int, p: Floats, alpha: float, rng: np.random.Generator) -> Floats:
     """Draw the logarithms of `count` vectors of Dir(α·p), each up to a constant; α may be 0 and infinite.
 

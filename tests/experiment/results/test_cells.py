@@ -13,8 +13,9 @@ from experiment.design.test_design import DIGITS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedquilt
 from fedquilt.analysis.curves import History
-from fedquilt.experiment.design.experiment import Experiment, load_experiment
+from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.results.cells import Cell, cells_from
 from fedquilt.experiment.results.outcome import Outcome
@@ -36,7 +37,7 @@ def cells(experiment: Experiment, curve: Curve) -> dict[tuple[str, ...], Cell]:
 
 
 def load(**tables: Any) -> Experiment:
-    return load_experiment(DIGITS | tables)
+    return fedquilt.experiment(DIGITS | tables)
 
 
 METHODS = {"method": {"FedAvg": {}, "Centralised": {"method": {"name": "fed_avg", "epochs": 5}}}}

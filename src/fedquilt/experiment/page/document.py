@@ -13,8 +13,8 @@ from typing import Any
 import fedquilt
 from fedquilt.experiment.page.figure import Figure, vegalite_version
 from fedquilt.experiment.page.part import Detail, Part
-from fedquilt.experiment.page.shaped import shaped_html
 from fedquilt.experiment.page.table import TextTable
+from fedquilt.experiment.results.shaped import shaped_html
 
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "

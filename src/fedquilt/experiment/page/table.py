@@ -6,7 +6,7 @@ import csv
 import io
 from dataclasses import dataclass
 
-from fedquilt.experiment.results.latex import escaped
+from fedquilt.experiment.results.latex import escaped, with_engine
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,17 @@ class TextTable:
         columns = "l" + "r" * (len(self.header) - 1)
         body = [" & ".join(map(escaped, row)) + r" \\" for row in self.rows]
         head = " & ".join(map(escaped, self.header)) + r" \\"
-        return "\n".join(
-            [
-                rf"\begin{{tabular}}{{{columns}}}",
-                r"\toprule",
-                head,
-                r"\midrule",
-                *body,
-                r"\bottomrule",
-                r"\end{tabular}",
-                "",
-            ]
-        )
+        lines = [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            head,
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+        return with_engine("\n".join(lines))
 
 
 def _bar(text: str) -> str:

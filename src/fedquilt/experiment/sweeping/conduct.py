@@ -107,7 +107,7 @@ class _Conductor:
                 self._hear()
                 out_of_time = self._until is not None and time.monotonic() >= self._until
         except KeyboardInterrupt:
-            interrupts.hold()
+            interrupts.caught()
             interrupted = True
         left = bool(self._waiting or self._running)
         self._stop_all()
@@ -236,7 +236,7 @@ class _Conductor:
             try:
                 self._hear()
             except KeyboardInterrupt:
-                interrupts.hold()
+                interrupts.caught()
                 for number in self._running:
                     self._place.stop(number, at_once=True)
 

@@ -6,9 +6,10 @@ import html
 import itertools
 import math
 
+from fedquilt.experiment.design.keys import short_label
 from fedquilt.experiment.design.metric import CellMetric
 from fedquilt.experiment.results.cells import Cell
-from fedquilt.experiment.results.table import ResultTable
+from fedquilt.experiment.results.table import ResultTable, heading
 from fedquilt.experiment.results.written import difference, ours, published, unit_of
 
 AGREES, NEAR, DIFFERS = "agrees", "near", "differs"
@@ -53,8 +54,7 @@ def shaped_html(table: ResultTable) -> str:
         words = []
         for case, group in itertools.groupby(table.columns, key=lambda column: column[: level + 1]):
             width = len(list(group))
-            name = f"{axis} = {case[-1]}" if _plain_number(case[-1]) else case[-1]
-            words.append(f'<th scope="col" colspan="{width}">{_text(name)}</th>')
+            words.append(f'<th scope="col" colspan="{width}">{_text(heading(axis, case[-1]))}</th>')
         lines.append(f"<tr>{corner}{''.join(words)}</tr>")
     if not table.column_axes:
         lines.append(f"<tr>{''.join(f'<th>{_text(name)}</th>' for name in table.row_axes)}<th>ours</th></tr>")
@@ -93,27 +93,20 @@ def _meaning(kind: str, cost: bool) -> str:
 def _cell(cell: Cell | None) -> str:
     if cell is None:
         return "<td></td>"
-    kinds = [
-        kind for kind in (agreement(cell), "best" if cell.best else None, "marked" if cell.marked else None) if kind
-    ]
     about = f' title="{_text(cell.problem)}"' if cell.problem is not None else ""
-    words = [f'<span class="ours">{_text(ours(cell))}</span>']
+    number = _text(ours(cell))
+    number = f"<b>{number}</b>" if cell.best else f"<u>{number}</u>" if cell.marked else number
+    words = [f'<div class="ours">{number}</div>']
+    if cell.chosen and cell.value is not None:
+        words.append(f'<div class="tuned">{_text(short_label(cell.chosen))}</div>')
     if cell.published is not None:
         apart = difference(cell)
         theirs = published(cell.published, cell.metric)
-        words.append(f'<span class="published">{_text(theirs)} in {_text(cell.published.source)}</span>')
-        words += [f'<span class="difference">{_text(apart)}</span>'] if apart else []
+        words.append(f'<div class="published">{_text(theirs)} in {_text(cell.published.source)}</div>')
+        words += [f'<div class="difference">{_text(apart)}</div>'] if apart else []
     if cell.problem is not None:
-        words.append('<span class="problem">not complete</span>')
-    return f'<td class="{" ".join(kinds)}"{about} data-cell="{_text("/".join(cell.key))}">{"".join(words)}</td>'
-
-
-def _plain_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+        words.append('<div class="problem">not complete</div>')
+    return f'<td class="{agreement(cell) or ""}"{about} data-cell="{_text("/".join(cell.key))}">{"".join(words)}</td>'
 
 
 def _text(text: str) -> str:
