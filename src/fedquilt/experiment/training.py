@@ -13,7 +13,7 @@ from torch import nn
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.loss import with_loss
-from fedquilt.analysis.divergence import ending
+from fedquilt.analysis.standing import ending
 from fedquilt.base.arguments import ArgumentError, Problem, check
 from fedquilt.base.errors import RunError
 from fedquilt.compute.replica import copied

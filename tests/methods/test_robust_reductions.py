@@ -11,17 +11,13 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedquilt.algorithm.cohort import Cohort
-from fedquilt.algorithm.parts.held import Held
-from fedquilt.algorithm.parts.reduction import WeightedMean
-from fedquilt.algorithm.parts.robust import (
-    Bounded,
-    coordinate_median,
-    coordinate_trimmed_mean,
-    geometric_median_of,
-    krum_choice,
-)
-from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.algorithm.parts.reduction import Held, WeightedMean
+from fedquilt.algorithm.updates import ClientUpdate, Cohort
+from fedquilt.methods.geometric_median import geometric_median_of
+from fedquilt.methods.krum import krum_choice
+from fedquilt.methods.median import coordinate_median
+from fedquilt.methods.norm_bound import Bounded
+from fedquilt.methods.trimmed_mean import coordinate_trimmed_mean
 
 NOTHING = torch.zeros(0)
 GEOMETRIC = partial(geometric_median_of, 1000, 1e-6, 1e-6)

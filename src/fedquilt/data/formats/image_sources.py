@@ -1,12 +1,20 @@
-"""Images that are files in a folder, and folders that are named for the classes of the images in them."""
+"""Where images come from: files in a folder, and rows of data sets of the Hugging Face library.
+
+Folders may be named for the classes of the images in them. A row has the bytes of an image file, or the path of one; the
+library maps its tables from disk: what is not looked at is not in memory.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+from bisect import bisect_right
 from collections.abc import Sequence
+from hashlib import blake2b
+from itertools import accumulate
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -26,7 +34,6 @@ class ImageFiles:
     def __init__(
         self, folder: Path, names: Sequence[str], advice: str = "", within: Sequence[Path] | None = ()
     ) -> None:
-        """Note where the files are; none is opened."""
         self.folder = folder
         self.advice = advice
         self.within = None if within is None else tuple(within) or (folder,)
@@ -34,7 +41,6 @@ class ImageFiles:
         self._names = np.array([os.fsencode(name) for name in names])
 
     def __repr__(self) -> str:
-        """Say which files they are, wherever they lie."""
         digest = hashlib.sha256(b"\0".join(self._names.tolist())).hexdigest()
         return f"ImageFiles({len(self._names)} files, names={digest})"
 
@@ -78,16 +84,7 @@ class ImageFiles:
 
 
 def class_folders(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the paths of all images in the folders of a folder, `oak/1.jpg` say, in order, and the folders' names.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as name:
-    ...     for path in ("oak/2.jpg", "oak/1.JPG", "elm/3.png", "elm/notes.txt"):
-    ...         Path(name, path).parent.mkdir(exist_ok=True)
-    ...         Path(name, path).touch()
-    ...     class_folders(Path(name))
-    (['elm/3.png', 'oak/1.JPG', 'oak/2.jpg'], ['elm', 'oak', 'oak'])
-    """
+    """Return the paths of all images in the folders of a folder, `oak/1.jpg` say, in order, and the folders' names."""
     paths, labels = [], []
     for kind in sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith(".")):
         images = sorted(file.name for file in kind.iterdir() if file.suffix.lower() in ENDINGS)
@@ -98,3 +95,56 @@ def class_folders(folder: Path) -> tuple[list[str], list[str]]:
     if not paths:
         raise DataError(f"{folder}: has no folders of images; set `table`, or make one subfolder per class")
     return paths, labels
+
+
+class ImageRows:
+    """Images by number, through one split after the other; `splits` are names for messages, and columns not decoded.
+
+    Images that are files must lie in the folder `within`, if one is given.
+    """
+
+    def __init__(self, column: str, splits: Sequence[tuple[str, Any]], within: Path | None = None) -> None:
+        self.within = within
+        self.column = column
+        self.splits = list(splits)
+        self._ends = list(accumulate(len(split) for _, split in splits))
+
+    def __repr__(self) -> str:
+        """Say which images they are, by what the library calls a fingerprint: it is kept with the data."""
+        parts = [f"{len(split)} rows of {split._fingerprint}" for _, split in self.splits]
+        return f"ImageRows({self.column!r}, {', '.join(parts)})"
+
+    def name(self, number: int) -> str:
+        """Name an image by its split and row."""
+        index, row = self._index(number)
+        return f"{self.splits[index][0]}: row {row + 1}, column '{self.column}'"
+
+    def key(self, number: int) -> str:
+        """Tell an image by its content."""
+        with self.open(number) as file:
+            return blake2b(file.read(), digest_size=32).hexdigest()
+
+    def open(self, number: int) -> BinaryIO:
+        """Open an image."""
+        index, row = self._index(number)
+        held = self.splits[index][1][row][self.column]
+        if held is None:
+            raise ExampleError(f"{self.name(number)}: has no image")
+        if held["bytes"] is not None:
+            return io.BytesIO(held["bytes"])
+        try:
+            path = Path(held["path"])
+            if self.within is not None and not is_inside(path, [self.within]):
+                raise ExampleError(
+                    f"{self.name(number)}: the image {path} is outside {self.within}; if you trust the data set, set "
+                    "outside = true"
+                )
+            return open_file(path)
+        except ExampleError:
+            raise
+        except (OSError, TypeError, ValueError, DataError) as error:
+            raise ExampleError(f"{self.name(number)}: the image {held['path']} cannot be opened: {error}") from None
+
+    def _index(self, number: int) -> tuple[int, int]:
+        index = bisect_right(self._ends, number)
+        return index, number - (self._ends[index - 1] if index else 0)
