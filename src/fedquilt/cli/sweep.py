@@ -30,11 +30,11 @@ def sweep(
     unsets: Unsets = None,
     folder: Out = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop after so many minutes; the same command goes on later.")
+        float | None, typer.Option(min=0, help="Stop after so many minutes; the same command continues later.")
     ] = None,
     no_import: NoImport = False,
 ) -> None:
-    """Run an experiment's trials, several at once; finished ones are kept, interrupted ones go on."""
+    """Run an experiment's trials, several at once; finished ones are kept, interrupted ones continued."""
     from fedquilt.experiment.sweeping.display import sweep_display
     from fedquilt.experiment.sweeping.local import ThisMachine
 

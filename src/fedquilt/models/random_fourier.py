@@ -24,6 +24,7 @@ from fedquilt.base.arguments import Size
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import models
 from fedquilt.base.rng import generator
+from fedquilt.compute.kernels.stack import Stack, StackLayer
 from fedquilt.data.data import Data
 from fedquilt.models.building import classes_of, inputs_of
 
@@ -56,6 +57,17 @@ class RandomFourier(nn.Module):
         features = self.scale * torch.cos(nn.functional.linear(x.flatten(1), self.frequencies, self.phases))
         scores: Tensor = self.classifier(features)
         return scores
+
+    def as_stack(self) -> Stack:
+        """Say what it computes, for the kernel that trains such models."""
+        features, inputs = self.frequencies.shape
+        bias = None if self.classifier.bias is None else "classifier.bias"
+        return Stack(
+            (
+                StackLayer("frequencies", "phases", inputs, features, "cosine", self.scale),
+                StackLayer("classifier.weight", bias, features, self.classifier.out_features),
+            )
+        )
 
 
 @models.register

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-from fedquilt.engines.auto import keep_apart
+from fedquilt.engines.compiling import keep_apart
 
 KEY = "TORCHINDUCTOR_CACHE_DIR"
 
