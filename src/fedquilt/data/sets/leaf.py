@@ -181,4 +181,5 @@ def _next_letter(data: Data) -> Data:
         y = torch.full(split.x.shape, IGNORED, dtype=torch.int8)
         y[:, -1] = split.y
         parts.append(Split(split.x, y, split.ids))
-    return Data(data.name, *parts, len(LETTERS), prepare=to_indices)
+    train, test = parts
+    return Data(data.name, train, test, len(LETTERS), prepare=to_indices)
