@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 import fedquilt
-from fedquilt.analysis.divergence import ending
+from fedquilt.analysis.standing import ending
 from fedquilt.base.errors import RunError
 from fedquilt.base.text import amount, clock, counted, figure, percent, scores
 from fedquilt.cli.console import out, say, warn

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import fedquilt
-from fedquilt.analysis.divergence import HINT
-from fedquilt.cli.console import complain, out, say, warn
-from fedquilt.cli.exits import FAILED, INTERRUPTED
+from fedquilt.analysis.standing import HINT
+from fedquilt.cli.console import FAILED, INTERRUPTED, complain, out, say, warn
 from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scale, Sets, Unsets
-from fedquilt.cli.results import show_results
+from fedquilt.cli.report import show_results
 
 if TYPE_CHECKING:
     from fedquilt.experiment.sweeping.sweep import SweepResult

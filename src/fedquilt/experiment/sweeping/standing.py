@@ -12,7 +12,7 @@ from fedquilt.experiment.build import build
 from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.fingerprint import SAME_RESULT, differences, fingerprint
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.run import spec_of
+from fedquilt.experiment.run import keeping_engine, spec_of
 from fedquilt.experiment.spec import Spec
 from fedquilt.experiment.summary import summarise
 from fedquilt.experiment.toml import Table
@@ -51,7 +51,8 @@ def standing(path: Path, spec: Spec, thorough: bool) -> TrialStanding:
     if not folder.spec.exists():
         return TrialStanding("nothing")
     found = folder.read()
-    before, now = _settings(spec_of(folder, found)), _settings(spec)
+    had = spec_of(folder, found)
+    before, now = _settings(had), _settings(keeping_engine(spec, had))
     undecided = now["engine"].get("compute") == "auto" != before["engine"].get("compute")
     if undecided and thorough:
         federation, engine = build(spec)
