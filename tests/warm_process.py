@@ -60,7 +60,8 @@ class Started:
 
     def __init__(self, server: subprocess.Popen[str], words: list[str], folder: Path, files: list[Path]):
         """Start it."""
-        self._server, self._files, self.returncode = server, files, None
+        self._server, self._files = server, files
+        self.returncode: int | None = None
         for path in files:
             path.touch()
         out, err = map(str, files)

@@ -29,6 +29,7 @@ from fedquilt.data.sets.shakespeare import shakespeare
 from fedquilt.data.sets.stack_overflow import stack_overflow
 from fedquilt.data.sets.synthetic import synthetic
 from fedquilt.data.sets.table import table
+from fedquilt.engines.default import auto
 from fedquilt.engines.inline import inline
 from fedquilt.engines.processes import processes, vectorised
 from fedquilt.experiment.design.experiment import Experiment, experiment
@@ -106,6 +107,7 @@ __all__ = [
     "SweepResult",
     "Watcher",
     "arrays",
+    "auto",
     "availability",
     "centralised",
     "cifar10",

@@ -47,17 +47,7 @@ def take(*signals: signal.Signals) -> dict[signal.Signals, Handler]:
 
 @contextmanager
 def taken(*signals: signal.Signals) -> Iterator[None]:
-    """Take signals over, as `take` does, until the end of a block.
-
-    >>> with taken(signal.SIGINT):
-    ...     signal.raise_signal(signal.SIGINT)  # remembered
-    ...     try:
-    ...         with allowed():
-    ...             print("not reached")
-    ...     except KeyboardInterrupt:
-    ...         print("interrupted")
-    interrupted
-    """
+    """Take signals over, as `take` does, until the end of a block."""
     outer = _State.taken
     before = take(*signals)
     try:

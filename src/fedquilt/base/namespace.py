@@ -50,7 +50,6 @@ class Namespace(ModuleType):
         return name in vars(module) and module.__name__ == self.home(name)
 
     def __dir__(self) -> list[str]:
-        """List what a user may want, and nothing else."""
         version = ["__version__"] if "__version__" in vars(self) else []
         return sorted([*self.names(), *self._within, *version])
 

@@ -10,8 +10,7 @@ from rich.table import Table
 import fedquilt
 from fedquilt.base.memory import in_words
 from fedquilt.base.text import counted
-from fedquilt.cli.console import err, out, warn
-from fedquilt.cli.exits import FAILED
+from fedquilt.cli.console import FAILED, err, out, warn
 from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scale, Sets, Unsets
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import fedquilt
-from fedquilt.analysis.divergence import HINT
-from fedquilt.cli.console import complain, out, say, warn
-from fedquilt.cli.exits import FAILED, INTERRUPTED
+from fedquilt.analysis.standing import HINT
+from fedquilt.cli.console import FAILED, INTERRUPTED, complain, out, say, warn
 from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scale, Sets, Unsets
-from fedquilt.cli.results import show_results
+from fedquilt.cli.report import show_results
 
 if TYPE_CHECKING:
     from fedquilt.experiment.sweeping.sweep import SweepResult
@@ -31,11 +30,11 @@ def sweep(
     unsets: Unsets = None,
     folder: Out = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop after so many minutes; the same command goes on later.")
+        float | None, typer.Option(min=0, help="Stop after so many minutes; the same command continues later.")
     ] = None,
     no_import: NoImport = False,
 ) -> None:
-    """Run an experiment's trials, several at once; finished ones are kept, interrupted ones go on."""
+    """Run an experiment's trials, several at once; finished ones are kept, interrupted ones continued."""
     from fedquilt.experiment.sweeping.display import sweep_display
     from fedquilt.experiment.sweeping.local import ThisMachine
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedquilt.algorithm.state import RunState
-from fedquilt.base.describe import describe
 from fedquilt.base.errors import RunError
+from fedquilt.base.records import describe
 from fedquilt.base.text import short
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.own_code import own_code

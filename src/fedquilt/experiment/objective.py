@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedquilt.algorithm.loss import Loss
+from fedquilt.algorithm.loss import Loss, OwnLoss
 from fedquilt.algorithm.metric import Metric
-from fedquilt.algorithm.parts.losses.own_loss import OwnLoss
 from fedquilt.base import registry
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import Registry

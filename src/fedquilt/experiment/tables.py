@@ -12,6 +12,9 @@ REGISTRIES: dict[str, Registry] = {
     "method": registry.methods,
     "engine": registry.engines,
 }
+DEFAULT_ENGINE = "auto"
+"""The engine of a spec that names none."""
+
 WRAP, SIMULATE = "wrap", "simulate"
 ARRAYS: dict[str, Registry] = {WRAP: registry.wrappers, SIMULATE: registry.simulations}
 """Tables of which a spec has any number, written `[[wrap]]` and `[[simulate]]`. The n-th is the part `wrap n`."""

@@ -35,11 +35,18 @@ from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
-from fedquilt.partition.client_tests import with_client_tests
-from fedquilt.partition.draws import Floats, log_dirichlet, shares
-from fedquilt.partition.labels import Labels, require_classes, require_one_each
+from fedquilt.partition.dealing import (
+    Floats,
+    Labels,
+    even_sizes,
+    log_dirichlet,
+    power_law_sizes,
+    require_classes,
+    require_one_each,
+    shares,
+    with_client_tests,
+)
 from fedquilt.partition.partition import Partition
-from fedquilt.partition.sizes import even_sizes, power_law_sizes
 
 Concentration = Annotated[float, Field(ge=0)]
 """0 gives one class per client, `inf` the prior itself."""

@@ -135,7 +135,7 @@ def test_bytes_and_training_loss() -> None:
     found = {cell.key[-1]: cell.value for cell in cells_from(experiment, [run])}
     assert found == {
         "bytes": 120, "bytes to 55%": pytest.approx(60), "lowest train loss": 0.2,
-        "mean of the last 2": pytest.approx(0.65),
+        "accuracy, mean of the last 2": pytest.approx(0.65),
     }  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def test_a_case_without_a_run_says_so_and_does_not_hide_the_others() -> None:
     found = cells_from(
         experiment, [ended(there, [0.5]), Outcome(missing, Path(), "not run", History([]), "has not been run")]
     )
-    assert [(cell.value, cell.problem) for cell in found] == [(0.5, None), (None, "Centralised: has not been run")]
+    assert [(cell.value, cell.problem) for cell in found] == [(0.5, None), (None, "has not been run")]
 
 
 @settings(max_examples=30, deadline=None)

@@ -91,7 +91,7 @@ def test_what_cannot_be_had_says_why(ran: tuple[Experiment, Path], tmp_path: Pat
     assert found[3].problem is not None
     assert found[3].problem.endswith("has 4 models: name a client whose model to take")
     assert found[2].data == {"run": str(folder / "together")}
-    assert figures_of(experiment, tmp_path)[1].problem == "together: together: has not been run"
+    assert figures_of(experiment, tmp_path)[1].problem == "together: has not been run"
 
 
 @pytest.mark.parametrize(

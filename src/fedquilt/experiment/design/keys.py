@@ -14,7 +14,7 @@ from fedquilt.base.errors import SpecError, nearest
 from fedquilt.base.text import short, visible
 from fedquilt.experiment.changes import names_first, put
 from fedquilt.experiment.options import Options
-from fedquilt.experiment.tables import ARRAYS, GIVEN, REGISTRIES
+from fedquilt.experiment.tables import ARRAYS, DEFAULT_ENGINE, GIVEN, REGISTRIES
 from fedquilt.experiment.toml import Table
 
 VALUES = "values"
@@ -125,7 +125,7 @@ def takes(tables: Mapping[str, Any], key: str) -> bool | None:
     known = (REGISTRIES | ARRAYS).get(table)
     if known is None or name == "name" or not isinstance(inner, dict):
         return None
-    function = inner.get("name", "processes" if table == "engine" else None)
+    function = inner.get("name", DEFAULT_ENGINE if table == "engine" else None)
     if not isinstance(function, str) or function not in known:
         return None
     parameters = known.parameters(function)

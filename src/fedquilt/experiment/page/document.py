@@ -59,7 +59,7 @@ def page(parts: Sequence[Part], title: str, live: bool = False) -> str:
 
 
 def content(parts: Sequence[Part], title: str) -> tuple[str, dict[str, Any]]:
-    """Return what changes as runs go on: the body of the page, and its figures by their names."""
+    """Return what changes during runs: the body of the page, and its figures by their names."""
     figures: dict[str, Any] = {}
     sections = [f"<h1>{_text(title)}</h1>"] if len(parts) > 1 else []
     for number, part in enumerate(parts, 1):

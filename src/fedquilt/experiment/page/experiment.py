@@ -127,8 +127,10 @@ def _lead(study: Study) -> str:
     if known:
         best = (min if metric.lower_is_better else max)(known, key=lambda cell: cell.value or 0.0)
         unit = unit_of(metric).name
+        so_far = " so far" if any(cell.problem is not None for cell in study.cells) else ""
+        ahead = f" is ahead{so_far} with" if len(known) > 1 else f" has{so_far}"
         words.append(
-            f"{metric.label[0].upper()}{metric.label[1:]}: {name_of(study.experiment, best.key)} is ahead with {ours(best)}"
+            f"{metric.label[0].upper()}{metric.label[1:]}: {name_of(study.experiment, best.key)}{ahead} {ours(best)}"
             f"{'%' if unit == '%' else f' {unit}'}."
         )
     compared = [kind for cell in study.cells if (kind := agreement(cell)) is not None]
@@ -166,8 +168,10 @@ def _trials(study: Study) -> TextTable:
                 "–" if known is None else f"{known['seconds']:.1f}",
             )
         )
+    if len(chosen) == len(rows):
+        return TextTable("trials", "Trials", header, tuple(rows)).without("shown")
     caption = "“shown” are the trials behind the cells of the table; the others had tuned values that were not chosen."
-    return TextTable("trials", "Trials", header, tuple(rows), caption if len(chosen) < len(rows) else "")
+    return TextTable("trials", "Trials", header, tuple(rows), caption)
 
 
 def _details(study: Study) -> list[Detail]:

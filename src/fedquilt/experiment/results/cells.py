@@ -81,7 +81,7 @@ def cells_of(experiment: Experiment, folder: str | Path) -> list[Cell]:
     ...     _ = run(experiment.trials[1].spec, out=f"{folder}/{experiment.trials[1].name}")
     ...     slow, fast = cells_of(experiment, folder)
     >>> slow.key, slow.value, slow.problem
-    (('0.01',), None, 'lr=0.01: has not been run')
+    (('0.01',), None, 'has not been run')
     >>> fast.key, 0.5 < fast.value < 1, fast.problem
     (('0.5',), True, None)
     """
@@ -154,7 +154,7 @@ def _filled(
         beyond=bool(beyond),
         chosen=choice.tuned,
         derived=choice.outcomes[0].trial.derived if choice.outcomes else {},
-        at_edge=choice.at_edge,
+        at_edge=choice.at_edge if choice.complete else (),  # before that, further values may win
         trials=tuple(outcome.trial for outcome in choice.outcomes),
         problem=_problem(choice, outcomes, found),
     )
@@ -162,6 +162,8 @@ def _filled(
 
 def _problem(choice: Choice, outcomes: Sequence[Outcome], found: Sequence[Measured]) -> str | None:
     """Say why a cell has no value, or what its value lacks."""
+    if all(outcome.state == "not run" for outcome in outcomes):
+        return outcomes[0].problem
     bad = [f"{each.trial.name}: {each.problem}" for each in choice.outcomes if each.state != "finished"]
     if not choice.outcomes:
         bad = [f"{each.trial.name}: {each.problem}" for each in outcomes if each.state != "finished"]

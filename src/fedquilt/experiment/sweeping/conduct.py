@@ -1,4 +1,4 @@
-"""Conducts a sweep: starts trials as others end, notes what they tell, and ends cleanly on Ctrl-C."""
+"""Conducts a sweep: starts trials as others end, notes what they report, and ends cleanly on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def conduct(
 
     They run on this machine, or in another `place`.
 
-    On Ctrl-C trials save what is done, and the same call goes on from there; a further Ctrl-C does not wait for that.
+    On Ctrl-C trials save what is done, and the same call continues from there; a further Ctrl-C does not wait for that.
     """
     with interrupts.taken(signal.SIGINT), ExitStack() as stack:
         interrupts.hold()

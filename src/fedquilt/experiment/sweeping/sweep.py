@@ -31,7 +31,7 @@ from fedquilt.experiment.sweeping.sources import source_of
 class SweepResult:
     """An experiment whose trials were run, or as many of them as time was for.
 
-    `trials` says how each ended; `interrupted` and `out_of_time` why some did not. The same sweep again goes on with those.
+    `trials` says how each ended; `interrupted` and `out_of_time` why some did not. The same sweep again continues them.
     """
 
     experiment: Experiment
@@ -76,9 +76,9 @@ def sweep(
     """Run every trial of an experiment (a file, or its tables) that is not finished.
 
     Trials run several at once, each in a process of its own: `jobs` of them, or one per core. What a trial says is in
-    `log.txt` of its folder. A trial that fails or diverges is marked, and the others go on; a trial that is finished is not
-    run again unless what decides its result has changed. After an interruption, of whatever kind, or once `budget_seconds`
-    have passed, the same call goes on. `sets` and `unsets` change the experiment as for `run`, `scale` is one of its
+    `log.txt` of its folder. A trial that fails or diverges is marked, and the others continue; a finished one is not run
+    again unless what decides its result has changed. After an interruption, of whatever kind, or once `budget_seconds`
+    have passed, the same call continues. `sets` and `unsets` change the experiment as for `run`, `scale` is one of its
     scales, and `only` leaves the trials of these cases. `place` is where trials run, if not on this machine.
 
     >>> import tempfile
