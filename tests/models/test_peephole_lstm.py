@@ -13,7 +13,7 @@ import fedquilt
 from fedquilt.data.data import IGNORED, Data
 from fedquilt.engines.compiling import pays
 from fedquilt.models import char_lstm
-from fedquilt.models.peephole_lstm import PeepholeLSTM
+from fedquilt.models.lstm import PeepholeLSTM
 from fedquilt.round.federation import Federation
 
 

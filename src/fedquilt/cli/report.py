@@ -12,11 +12,11 @@ from rich.table import Column, Table
 import fedquilt
 from fedquilt.base.text import percent
 from fedquilt.cli.console import out, say, warn
-from fedquilt.cli.options import NoImport
-from fedquilt.cli.results import show_results
 
 if TYPE_CHECKING:
     from fedquilt.experiment.page.table import TextTable
+    from fedquilt.experiment.results.cells import Cell
+    from fedquilt.experiment.results.table import ResultTable
 
 EXAMPLE = "fedquilt report runs/a runs/b --out runs/report"
 
@@ -26,10 +26,15 @@ def report(
         list[Path], typer.Argument(metavar="PATH…", help="Run folders, folders of runs, or folders of experiments.")
     ],
     folder: Annotated[
-        Path, typer.Option("--out", "-o", file_okay=False, help="Where to save the page, tables and figures.")
-    ] = Path("runs/report"),
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            file_okay=False,
+            help="Where to save the page, tables and figures (default: PATH/report; of several, runs/report).",
+        ),
+    ] = None,
     target: Annotated[float | None, typer.Option(help="Target accuracy (default: 95% of the best).")] = None,
-    no_import: NoImport = False,
 ) -> None:
     """Write a page that compares runs, with its tables and figures as files."""
     # A folder of runs may hold files beside them: `runs/grid/*` names those too.
@@ -41,7 +46,7 @@ def report(
             out.print(_runs(shown.without_empty(), done.target))
     for text in done.damage:
         warn(text)
-    say(f"Tables and figures: {folder}")
+    say(f"Tables and figures: {done.page.parent}")
     say(f"Open in a browser: {done.page}")
 
 
@@ -60,3 +65,36 @@ def _runs(shown: TextTable, target: float | None) -> Table:
     for row in shown.rows:
         table.add_row(*(escape(row[place]) for place in kept))
     return table
+
+
+def show_results(table: ResultTable) -> None:
+    """Print a table in its rows and columns, ours with what was published below, and what is to be known of it."""
+    from fedquilt.experiment.results.table import AT_EDGE
+
+    heads = [Column(escape(axis), overflow="fold") for axis in table.row_axes]
+    heads += [Column(escape(", ".join(column)) or "ours", justify="right", overflow="fold") for column in table.columns]
+    out.print(f"[italic]{escape(table.title)}[/italic]")  # not as the table's: a narrow table would break it
+    shown = Table(*heads)
+    for row, cells in zip(table.rows, table.cells, strict=True):
+        shown.add_row(*map(escape, row), *map(_text, cells))
+    out.print(shown)
+    for note in table.notes:
+        if note.startswith(AT_EDGE):
+            warn(note)
+        else:
+            say(note)
+
+
+def _text(cell: Cell | None) -> str:
+    from fedquilt.experiment.design.keys import short_label
+    from fedquilt.experiment.results.written import ours, published
+
+    if cell is None:
+        return ""
+    style, plain = ("bold", "**") if cell.best else ("underline", "_") if cell.marked else ("default", "")
+    mark = "" if out.is_terminal else plain  # in a file or a pipe, nothing is bold
+    lines = [f"[{style}]{mark}{ours(cell)}{mark}[/{style}]"]
+    if cell.chosen and cell.value is not None:
+        lines.append(f"[dim]{escape(short_label(cell.chosen))}[/dim]")
+    theirs = published(cell.published, cell.metric)
+    return "\n".join([*lines, *([f"[dim]published {escape(theirs)}[/dim]"] if theirs else [])])

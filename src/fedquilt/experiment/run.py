@@ -85,7 +85,7 @@ def run(
                 federation, engine = build(checked)
                 checked, engine = _settled(checked, federation, engine, watcher)
         except (FedquiltError, KeyboardInterrupt):
-            interrupts.hold()
+            interrupts.caught()
             folder.abandon()
             raise
         folder.begin(checked.to_toml(), environment())

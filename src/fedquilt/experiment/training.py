@@ -14,7 +14,7 @@ from torch import nn
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.loss import with_loss
-from fedquilt.analysis.divergence import ending
+from fedquilt.analysis.standing import ending
 from fedquilt.base.arguments import ArgumentError, Problem, check
 from fedquilt.base.errors import RunError
 from fedquilt.base.registry import engines
@@ -30,10 +30,12 @@ from fedquilt.experiment.execute import execute
 from fedquilt.experiment.fingerprint import fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.objective import (
+    OWN_LOSS,
     OwnFunction,
     chosen_loss,
     chosen_metrics,
     chosen_validation,
+    registered_loss,
     require_accuracy,
     written,
 )
@@ -226,6 +228,7 @@ def _begin(
         engine = _settled(engine, federation, options.rounds, watcher)
     if isinstance(engine, Settling):
         about |= {"compute": engine.compute, "where": engine.where}
+    about["loss"] = registered_loss(federation.algorithm.loss) or OWN_LOSS
     decided = {"engine": engine.table} if isinstance(engine, ProcessEngine | InlineEngine) else {}
     tables = _tables(options, federation) | decided | {"python": about}
     folder.begin(tomli_w.dumps(tables), environment())

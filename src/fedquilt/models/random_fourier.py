@@ -26,7 +26,7 @@ from fedquilt.base.registry import models
 from fedquilt.base.rng import generator
 from fedquilt.compute.kernels.stack import Stack, StackLayer
 from fedquilt.data.data import Data
-from fedquilt.models.sizes import classes_of, inputs_of
+from fedquilt.models.building import classes_of, inputs_of
 
 
 def _positive_or_median(value: object) -> float | str:
@@ -46,7 +46,6 @@ class RandomFourier(nn.Module):
     classifier_layer = "classifier"
 
     def __init__(self, inputs: int, features: int, classes: int, sigma: float, scale: float, bias: bool) -> None:
-        """Draw the frequencies and phases, and make the classifier."""
         super().__init__()
         self.frequencies = nn.Parameter(sigma * torch.randn(features, inputs))
         self.phases = nn.Parameter(2 * pi * torch.rand(features))

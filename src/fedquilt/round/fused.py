@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.context import ClientData, Context
-from fedquilt.algorithm.parts.losses.cross_entropy import cross_entropy
+from fedquilt.algorithm.parts.losses import cross_entropy
 from fedquilt.algorithm.parts.plain_descent import PlainDescent, plain_descent
 from fedquilt.base.types import Indices
 from fedquilt.compute.device import CPU, Placement

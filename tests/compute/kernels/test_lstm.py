@@ -15,8 +15,7 @@ from fedquilt.compute.kernels.layers import with_kernels
 from fedquilt.compute.kernels.lstm import lstm_layer
 from fedquilt.compute.layout import Layout
 from fedquilt.engines.compiling import kernels_pay
-from fedquilt.models.next_symbol import NextSymbolLSTM
-from fedquilt.models.peephole_lstm import PeepholeLSTM
+from fedquilt.models.lstm import NextSymbolLSTM, PeepholeLSTM
 from fedquilt.round.federation import Federation
 
 pytestmark = pytest.mark.skipif(build.trouble("lstm") is not None, reason=f"no kernels here: {build.trouble('lstm')}")

@@ -11,8 +11,9 @@ import pytest
 from experiment.design.test_design import DIGITS
 from experiment.results.real_runs import ran_in
 
+import fedquilt
 from fedquilt import run
-from fedquilt.experiment.design.experiment import Experiment, load_experiment
+from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.results.cells import cells_of
 from fedquilt.experiment.results.outcome import outcome_of
 from fedquilt.experiment.results.selection import trials_of
@@ -44,7 +45,7 @@ def test_the_rate_is_chosen_by_examples_that_were_held_out(ran: tuple[Experiment
     assert cell.values == tuple(max(outcome.history.accuracy) for outcome in outcomes)
     assert all(len(outcome.history.curve("validation_accuracy")[1]) == 2 for outcome in outcomes)
     assert cell.problem is None
-    (counted,) = cells_of(load_experiment(TABLES | {"metric": {"name": "at", "batches": 20}}), folder)
+    (counted,) = cells_of(fedquilt.experiment(TABLES | {"metric": {"name": "at", "batches": 20}}), folder)
     assert counted.value is not None, "the largest client's batches are logged"
 
 
@@ -73,7 +74,7 @@ def test_a_damaged_spec_and_a_foreign_run(copied: tuple[Experiment, Path]) -> No
     assert outcome_of(experiment.trials[3], folder).problem == (
         "holds a run with other settings: [method] lr is 0.001 there, 0.5 in the experiment"
     )
-    longer = load_experiment(TABLES, ["run.rounds=3"])
+    longer = fedquilt.experiment(TABLES, ["run.rounds=3"])
     assert outcome_of(longer.trials[0], folder).state == "unusable", "a run of fewer rounds is another one"
 
 

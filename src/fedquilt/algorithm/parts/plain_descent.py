@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fedquilt.algorithm.parts.added import _add_given, _pull
 from fedquilt.algorithm.parts.descent import _accumulate, _add_weight_decay, _descend, _descended
+from fedquilt.algorithm.parts.directions import _add_given, _pull
 from fedquilt.algorithm.transform import Transform, links
 
 

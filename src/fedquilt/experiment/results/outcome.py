@@ -54,7 +54,7 @@ def outcome_of(trial: Trial, folder: Path) -> Outcome:
         {name: table for name, table in each.items() if name != "engine"}
         for each in (found.tables, trial.spec.resolved())
     ]
-    for where, old, new in differences(settings[0], settings[1], SAME_RESULT):
+    for where, old, new in differences(settings[0], settings[1], SAME_RESULT, own_defaults=False):
         why = f"holds a run with other settings: {where} is {short(old)} there, {short(new)} in the experiment"
         return Outcome(trial, run.path, "unusable", nothing, why)
     if found.lost:

@@ -9,7 +9,9 @@ from fedquilt.experiment.design.metric import CellMetric
 from fedquilt.experiment.design.published import PublishedValue
 from fedquilt.experiment.results.cells import Cell
 
-_SHARES = frozenset({*SHARES, "per_client_accuracy", "per_client_accuracy_worst_tenth", "conflict_rate"})
+_SHARES = frozenset(
+    {*SHARES, "validation_accuracy", "per_client_accuracy", "per_client_accuracy_worst_tenth", "conflict_rate"}
+)
 MISSING = "–"
 
 

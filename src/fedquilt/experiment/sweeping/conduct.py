@@ -1,4 +1,4 @@
-"""Conducts a sweep: starts trials as others end, notes what they tell, and ends cleanly on Ctrl-C."""
+"""Conducts a sweep: starts trials as others end, notes what they report, and ends cleanly on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def conduct(
 
     They run on this machine, or in another `place`.
 
-    On Ctrl-C trials save what is done, and the same call goes on from there; a further Ctrl-C does not wait for that.
+    On Ctrl-C trials save what is done, and the same call continues from there; a further Ctrl-C does not wait for that.
     """
     with interrupts.taken(signal.SIGINT), ExitStack() as stack:
         interrupts.hold()
@@ -107,7 +107,7 @@ class _Conductor:
                 self._hear()
                 out_of_time = self._until is not None and time.monotonic() >= self._until
         except KeyboardInterrupt:
-            interrupts.hold()
+            interrupts.caught()
             interrupted = True
         left = bool(self._waiting or self._running)
         self._stop_all()
@@ -236,7 +236,7 @@ class _Conductor:
             try:
                 self._hear()
             except KeyboardInterrupt:
-                interrupts.hold()
+                interrupts.caught()
                 for number in self._running:
                     self._place.stop(number, at_once=True)
 

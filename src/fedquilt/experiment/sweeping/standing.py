@@ -29,7 +29,7 @@ class TrialStanding:
     - "nothing": no run.
     - "finished" or "diverged": this trial; `accuracy` and `loss` are its best.
     - "unfinished": this trial, interrupted or failed.
-    - "shorter": this trial, up to a round after which it would go on now.
+    - "shorter": this trial, up to a round after which it would continue now.
     - "other": a run of other settings, code or data; `why` says what differs.
     - "unknown": this trial, if what only a look at the data or the code can tell is as it was.
     """
@@ -76,7 +76,7 @@ def standing(path: Path, spec: Spec, thorough: bool) -> TrialStanding:
 
 
 def _ends_elsewhere(found: Contents, spec: Spec) -> TrialStanding:
-    """Say whether a run can go on from where it is, or has gone past where it would have ended."""
+    """Say whether a run can continue from where it is, or has gone past where it would have ended."""
     options, reached = spec.options, Standing()
     for record in found.history.records[:-1]:
         reached = reached.after(record)

@@ -45,7 +45,7 @@ def perform(order: Order, pipe: int) -> None:
         with interrupts.allowed():
             how = _performed(order, pipe)
     except KeyboardInterrupt:
-        interrupts.hold()
+        interrupts.caught()
         how = "interrupted"
     interrupts.ignore(*interrupts.SIGNALS)
     _tell(pipe, Ended(order.number, how, _memory()), last=True)
@@ -71,7 +71,7 @@ def _performed(order: Order, pipe: int) -> State:
             ended = _run(folder, spec, found.kind, _Teller(order, pipe))
         return "interrupted" if ended.result.interrupted else "diverged" if ended.result.diverged else "finished"
     except Exception as error:
-        interrupts.hold()
+        interrupts.caught()
         with _logged(folder.path):
             known = isinstance(error, FedquiltError)
             print(f"error: {error}" if known else "".join(traceback.format_exception(error)))
