@@ -22,7 +22,7 @@ from fedquilt.experiment.objective import chosen_loss, chosen_metrics, chosen_va
 from fedquilt.experiment.spec import Spec
 from fedquilt.experiment.tables import SIMULATE, WRAP
 from fedquilt.experiment.warm import warm
-from fedquilt.models.within_memory import WithinMemory
+from fedquilt.models.building import WithinMemory
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.round.session import Engine

@@ -33,6 +33,8 @@ from fedquilt.experiment.tables import ARRAYS, SITE
 from fedquilt.partition.stored import describe_stored
 
 SPEC = "spec.toml"
+EXPERIMENT = "experiment.toml"
+"""The resolved file of an experiment, beside the folders of its trials."""
 ENVIRONMENT = "environment.json"
 METRICS = "metrics.jsonl"
 FARES = "clients.json"

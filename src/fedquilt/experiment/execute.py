@@ -93,12 +93,12 @@ def execute(
                     if done:
                         break
         except KeyboardInterrupt:
-            interrupts.hold()
+            interrupts.caught()
             interrupted = not under_way.over()
             if run_writer is not None:
                 run_writer.catch_up()
         except BaseException as error:
-            interrupts.hold()
+            interrupts.caught()
             if run_writer is not None:
                 run_writer.fail(str(error) if isinstance(error, FedquiltError) else None)
             tell(watcher, "end", None)

@@ -14,8 +14,8 @@ from torch import nn
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.metric import Metric
 from fedquilt.algorithm.state import RunState
-from fedquilt.base.describe import describe
 from fedquilt.base.errors import RunError
+from fedquilt.base.records import describe
 from fedquilt.base.text import short
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.own_code import own_code
@@ -87,9 +87,12 @@ SAME_RESULT = frozenset({"run.checkpoint_seconds", "run.import_from", "run.keep"
 
 
 def differences(
-    before: Mapping[str, Any], now: Mapping[str, Any], free: Collection[str]
+    before: Mapping[str, Any], now: Mapping[str, Any], free: Collection[str], own_defaults: bool = True
 ) -> Iterator[tuple[str, Any, Any]]:
     """Compare the settings of two runs: yield the keys that differ, with both values; those that are `free` may.
+
+    Without `own_defaults`, a key that is not given now may have any value where the function is the user's own: its
+    defaults are not known before it is imported.
 
     >>> list(differences({"run": {"rounds": 2}, "method": {"lr": 0.1}}, {"run": {"rounds": 3}}, {"run.rounds"}))
     [('[method] lr', 0.1, None)]
@@ -97,7 +100,8 @@ def differences(
     first, second = _numbered(before), _numbered(now)
     for name in ("run", *sorted((first | second).keys() - {"run"})):
         old, new = first.get(name, {}), second.get(name, {})
-        for key in sorted(old | new):
+        own = not own_defaults and ":" in str(new.get("name"))
+        for key in sorted(new if own else old | new):
             if f"{name}.{key}" not in free and old.get(key) != new.get(key):
                 yield f"[{name}] {key}", old.get(key), new.get(key)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedquilt.algorithm.parts.sampling import Epochs, leaves_out_single
 from fedquilt.analysis.curves import History
-from fedquilt.analysis.divergence import HINT, divergence
+from fedquilt.analysis.standing import HINT, divergence
 from fedquilt.base.text import counted
 from fedquilt.experiment.options import Options
 from fedquilt.round.federation import Federation

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedquilt.algorithm.loss import Loss
+from fedquilt.algorithm.loss import Loss, OwnLoss
 from fedquilt.algorithm.metric import Metric
-from fedquilt.algorithm.parts.losses.own_loss import OwnLoss
 from fedquilt.base import registry
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import Registry
@@ -23,6 +23,10 @@ from fedquilt.round.server import Server
 
 OwnFunction = Callable[..., Any]
 """A function of outputs and targets that returns one value per prediction; or a Loss or Metric."""
+
+
+OWN_LOSS = "own"
+"""What the folder of a run from Python says of a loss that no name stands for."""
 
 
 def chosen_loss(chosen: str | OwnFunction, home: Path | None = None, where: str = "loss") -> Loss:
@@ -40,6 +44,16 @@ def chosen_loss(chosen: str | OwnFunction, home: Path | None = None, where: str 
     """
     found = _found(chosen, registry.losses, home, where)
     return found if isinstance(found, Loss) else Loss(OwnLoss(found, _name(found)))
+
+
+def registered_loss(loss: Loss) -> str | None:
+    """Return the name of a loss that is registered; None of one of the user's own.
+
+    >>> registered_loss(chosen_loss("mean_squared_error")), registered_loss(chosen_loss(abs))
+    ('mean_squared_error', None)
+    """
+    same = (name for name in registry.losses if replace(chosen_loss(name), normalise=loss.normalise) == loss)
+    return next(same, None)
 
 
 def chosen_metrics(

@@ -23,7 +23,7 @@ class Result:
 
     A method that ends with several models, one for each group of clients, has them in `models`; `model` and `state` are
     then those of the first group. `run` is everything that the run carried: groups, server states, what clients keep.
-    `diverged` says why a run ended as diverged, if it did (see `fedquilt.analysis.divergence`); `stopped` why it ended
+    `diverged` says why a run ended as diverged, if it did (see `fedquilt.analysis.standing`); `stopped` why it ended
     before its last round, if it was asked to. `best` is the best round so far and what it is best by; with `keep = "best"`,
     `best_models` are the models of that round, and `best_model` the first of them.
     """

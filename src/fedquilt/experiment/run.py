@@ -5,12 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError, RunError
+from fedquilt.base.registry import engines
 from fedquilt.base.text import html_table
+from fedquilt.engines.default import AutoEngine, Chosen, chosen, in_words
+from fedquilt.engines.executing import Executing
 from fedquilt.experiment.build import build
 from fedquilt.experiment.changes import change, put
 from fedquilt.experiment.contents import Contents
@@ -19,7 +23,7 @@ from fedquilt.experiment.execute import execute
 from fedquilt.experiment.fingerprint import SETTINGS, fingerprint, require_same, written
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.result import Result
-from fedquilt.experiment.spec import Spec, check_spec, load_spec
+from fedquilt.experiment.spec import Spec, SpecTable, check_spec, load_spec
 from fedquilt.experiment.tracking.trackers import made_trackers
 from fedquilt.experiment.watching import Watcher, Watchers, tell, together
 from fedquilt.round.federation import Federation
@@ -89,9 +93,9 @@ def run(
                 folder.begin(checked.to_toml(), environment())
                 _tell_loading(watcher, checked)
                 federation, engine = (built or build)(checked)
-                checked, engine = _settled(checked, federation, engine)
+                checked, engine = _settled(checked, federation, engine, watcher)
         except (FedquiltError, KeyboardInterrupt):
-            interrupts.hold()
+            interrupts.caught()
             folder.abandon()
             raise
         folder.begin(checked.to_toml(), environment())
@@ -135,8 +139,9 @@ def resume(
     with folder.locked():
         _tell_loading(watcher, spec)
         federation, engine = (built or build)(spec)
-        if spec.parts["engine"].arguments.get("compute") == "auto":  # killed before it was decided
-            spec, engine = _settled(spec, federation, engine)
+        if isinstance(engine, AutoEngine) or spec.parts["engine"].arguments.get("compute") == "auto":
+            # It was killed before that was decided.
+            spec, engine = _settled(spec, federation, engine, watcher)
             folder.begin(spec.to_toml(), environment())
         if rounds is not None or not found.spec_checked:
             if found.saved is not None:  # before the folder is changed
@@ -164,16 +169,37 @@ def _simulated(spec: Spec) -> Spec:
     return check_spec(spec.resolved() | {"engine": {"name": "processes"}}, spec.source, spec.folder)
 
 
-def _settled(spec: Spec, federation: Federation | Server, engine: Engine) -> tuple[Spec, Engine]:
+def _settled(
+    spec: Spec, federation: Federation | Server, engine: Engine, watcher: Watcher | None
+) -> tuple[Spec, Engine]:
     """Decide what the engine leaves open, and put it into the spec: a resumed run does not decide again."""
     if isinstance(federation, Server):  # whose sites have decided
         return spec, engine
+    if isinstance(engine, AutoEngine):
+        found, why = chosen(engine, federation, spec.options.rounds, partial(tell, watcher, "stage"))
+        tell(watcher, "stage", f"engine: {in_words(found, why)}")
+        return with_engine(spec, found), found
     engine = settled(engine, federation, spec.options.rounds)
     part = spec.parts["engine"]
     if not isinstance(engine, Settling) or "compute" not in part.arguments:
         return spec, engine
     decided = replace(part, arguments=part.arguments | {"compute": engine.compute})
     return replace(spec, parts=spec.parts | {"engine": decided}), engine
+
+
+def with_engine(spec: Spec, engine: Chosen) -> Spec:
+    """Return the spec with an engine that was chosen for it."""
+    arguments = engine.table
+    name = arguments.pop("name")
+    return replace(spec, parts=spec.parts | {"engine": SpecTable(name, engines[name], arguments)})
+
+
+def keeping_engine(spec: Spec, before: Spec) -> Spec:
+    """Return a spec without an engine of its own with what was chosen when its run began, and with its workers."""
+    asked, had = (each.parts["engine"].function(**each.parts["engine"].arguments) for each in (spec, before))
+    if not isinstance(asked, AutoEngine) or isinstance(had, AutoEngine) or not isinstance(had, Executing):
+        return spec
+    return with_engine(spec, asked.keeping(had.execution))
 
 
 def read_spec(folder: RunFolder) -> Spec:

@@ -7,7 +7,7 @@
     [method]     name = "fed_avg", …                   `fedquilt list methods`
     [[wrap]]     name = "fed_prox", …                  `fedquilt list wrappers`; any number, the first applied first
     [[simulate]] name = "dropout", …                   `fedquilt list simulations`; any number
-    [engine]     name = "processes", …                 `fedquilt list engines`
+    [engine]     name = "auto", …                      `fedquilt list engines`
     [[site]]     name, key                             the sites of a real federation, in the order of their clients
 
 A name may also be an import path, "module:function", of the user's own; the spec's folder is searched first.
@@ -34,7 +34,17 @@ from fedquilt.engines.flower.roster import Member, roster_of
 from fedquilt.experiment.changes import change
 from fedquilt.experiment.imports import imported
 from fedquilt.experiment.options import Options
-from fedquilt.experiment.tables import ARRAYS, EXPERIMENT_TABLES, GIVEN, MOST_WRAPS, REGISTRIES, SIMULATE, SITE, WRAP
+from fedquilt.experiment.tables import (
+    ARRAYS,
+    DEFAULT_ENGINE,
+    EXPERIMENT_TABLES,
+    GIVEN,
+    MOST_WRAPS,
+    REGISTRIES,
+    SIMULATE,
+    SITE,
+    WRAP,
+)
 from fedquilt.experiment.toml import Table, parse, read_text, require_plain
 
 FEDERATION = "federation.toml"
@@ -143,7 +153,7 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
     for name, known_parts in REGISTRIES.items():
         table = tables.get(name)
         if name == "engine":
-            table = {"name": "processes", **(table or {})}
+            table = {"name": DEFAULT_ENGINE, **(table or {})}
         if table is None:
             raise SpecError(f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(known_parts)})")
         chosen[name] = table, known_parts

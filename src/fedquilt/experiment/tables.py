@@ -12,6 +12,9 @@ REGISTRIES: dict[str, Registry] = {
     "method": registry.methods,
     "engine": registry.engines,
 }
+DEFAULT_ENGINE = "auto"
+"""The engine of a spec that names none."""
+
 WRAP, SIMULATE = "wrap", "simulate"
 SITE = "site"
 """The table of a site of a real federation, written `[[site]]`: its name and its public key."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from fedquilt.algorithm.state import RunState
 from fedquilt.analysis.curves import History
-from fedquilt.analysis.divergence import divergence
-from fedquilt.analysis.standing import Standing
+from fedquilt.analysis.standing import Standing, divergence
 from fedquilt.experiment.notices import (
     warn_of_divergence,
     warn_of_left_out,

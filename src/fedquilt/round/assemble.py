@@ -10,7 +10,7 @@ from torch import nn
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.metric import Metric
-from fedquilt.algorithm.parts.metrics.accuracy import accuracy
+from fedquilt.algorithm.parts.metrics import accuracy
 from fedquilt.algorithm.penalty import classifier_layer
 from fedquilt.base.errors import FedquiltError, SpecError, naming_part
 from fedquilt.base.types import Indices

@@ -10,15 +10,14 @@ from functools import cached_property
 import numpy as np
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.cohort import Cohort
 from fedquilt.algorithm.exact import LARGEST_WEIGHT
 from fedquilt.algorithm.state import Group
+from fedquilt.algorithm.updates import Cohort
 from fedquilt.base.errors import OverflowInSumError
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.partition.population import Population
-from fedquilt.simulate.presence import Asked
-from fedquilt.simulate.simulation import NOTHING, Simulation
+from fedquilt.simulate.simulation import NOTHING, Asked, Simulation
 
 
 @dataclass(frozen=True, eq=False)
