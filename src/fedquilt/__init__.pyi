@@ -139,6 +139,7 @@ __all__ = [
     "femnist",
     "fine_tuned",
     "fl_hc",
+    "flower",
     "geo",
     "geometric_median",
     "gradient_noise",

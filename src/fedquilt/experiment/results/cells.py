@@ -167,7 +167,7 @@ def _problem(choice: Choice, outcomes: Sequence[Outcome], found: Sequence[Measur
     bad = [f"{each.trial.name}: {each.problem}" for each in choice.outcomes if each.state != "finished"]
     if not choice.outcomes:
         bad = [f"{each.trial.name}: {each.problem}" for each in outcomes if each.state != "finished"]
-    bad += [each.problem for each in found if each.problem is not None]
+    bad += dict.fromkeys(each.problem for each in found if each.problem is not None)
     if bad:
         return "; ".join([*bad[:3], *([f"and {len(bad) - 3} more"] if bad[3:] else [])])
     lacking = [outcome for outcome in outcomes if not outcome.ended]

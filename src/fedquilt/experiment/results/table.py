@@ -146,7 +146,7 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
     notes = []
     if METRIC_AXIS in experiment.key_axes:
         units = dict.fromkeys(unit_of(metric).name for metric in experiment.metrics)
-        notes.append(f"In {' and '.join(units)}.")
+        notes.append(f"In {', '.join(units)}.")
     else:
         best = ", that of the round which is the best on the test set" if experiment.metric.name == "best" else ""
         notes.append(f"Each cell: {experiment.metric.label}, in {unit_of(experiment.metric).name}{best}.")

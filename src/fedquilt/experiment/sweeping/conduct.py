@@ -162,7 +162,8 @@ class _Conductor:
         spec = self._jobs.fitted(trial.spec, number in self._apart)
         home = None if spec.folder is None else str(spec.folder)
         folder = (self._folder / trial.name).absolute()
-        return Order(number, trial.name, spec.to_toml(), spec.source, home, str(folder), importing_refused())
+        source = spec.source.removesuffix(f" ({trial.name})")  # the trial is named where its errors are shown
+        return Order(number, trial.name, spec.to_toml(), source, home, str(folder), importing_refused())
 
     def _hear(self) -> None:
         for event in self._place.wait(TICK):
