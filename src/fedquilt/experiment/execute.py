@@ -26,7 +26,7 @@ from fedquilt.experiment.result import Result
 from fedquilt.experiment.run_writer import RunWriter
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.under_way import UnderWay
-from fedquilt.experiment.watching import AboutRun, Watcher, tell
+from fedquilt.experiment.watching import AboutRun, Watcher, notify
 from fedquilt.round.federation import Federation
 from fedquilt.round.loop import rounds
 from fedquilt.round.measures import Measures, Record
@@ -42,7 +42,7 @@ def execute(
     from_start: bool = False,
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
-    """Run a federation to its last round, from where its folder left off; watchers are told of its `settings`.
+    """Run a federation to its last round, from where its folder left off; watchers are given its `settings`.
 
     A run that has diverged ends there, unless its options say to continue, and the result says why.
     On Ctrl-C the rounds that are complete are saved and the result says `interrupted`. With `from_start` it begins with the
@@ -64,11 +64,11 @@ def execute(
                 session = stack.enter_context(_opened(engine, federation, watcher))
                 over = under_way.over()
                 if not over:
-                    tell(watcher, "start", _about(federation, folder, settings))
-                tell(watcher, "begin", under_way.history, last)
+                    notify(watcher, "start", _about(federation, folder, settings))
+                notify(watcher, "begin", under_way.history, last)
                 if over:
                     return under_way.result(interrupted=False)
-                heard = partial(tell, watcher, "heard") if hasattr(watcher, "heard") else None
+                heard = partial(notify, watcher, "heard") if hasattr(watcher, "heard") else None
                 # What the server itself computes is computed where the clients are.
                 placed = engine.placed(federation) if isinstance(engine, Settling) else federation
                 diagnosing = partial(diagnose, placed) if options.diagnose else None
@@ -85,7 +85,7 @@ def execute(
                         done = under_way.over()
                         if run_writer is not None:
                             run_writer.keep(after, record, under_way.best, now=done)
-                        tell(watcher, "round", record)
+                        notify(watcher, "round", record)
                     if done:
                         break
         except KeyboardInterrupt:
@@ -97,16 +97,16 @@ def execute(
             interrupts.caught()
             if run_writer is not None:
                 run_writer.fail(str(error) if isinstance(error, FedquiltError) else None)
-            tell(watcher, "end", None)
+            notify(watcher, "end", None)
             raise
         result = under_way.result(interrupted)
-        tell(watcher, "end", result)
+        notify(watcher, "end", result)
     return result
 
 
 def _opened(engine: Engine, federation: Federation, watcher: Watcher | None) -> AbstractContextManager[Session]:
     if isinstance(engine, Settling) and engine.compute == "compiled":
-        tell(watcher, "stage", "compiling the local steps, which can take a minute the first time")
+        notify(watcher, "stage", "compiling the local steps, which can take a minute the first time")
     return engine.open(federation)
 
 
