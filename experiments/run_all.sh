@@ -5,10 +5,11 @@ set -e
 cd "$(dirname "$0")/.."
 
 sweep() { # FILE SCALE [OPTIONS]: one experiment; a trial that fails does not stop the others
-    file=$1 scale=$2
+    file=$1 scale=$2 out=$1
+    [ "$scale" = full ] || out=$file-$scale
     shift 2
     nice -n 19 env OMP_NUM_THREADS=1 fedquilt sweep "experiments/$file.toml" --scale "$scale" --jobs "${JOBS:-1}" \
-        --out "${OUT:-runs/papers}/$file-$scale" "$@" || [ $? -eq 1 ]
+        --out "${OUT:-runs/papers}/$out" "$@" || [ $? -eq 1 ]
 }
 
 # At full scale

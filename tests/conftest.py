@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import signal
 import sys
@@ -33,6 +34,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 sys.path.insert(0, str(Path(__file__).parent))
 
 from warm_process import Started, WarmProcess, opened
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector off what is there to stay: workers are forked by the hundred, and each would copy it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,14 +4,17 @@
 
 writes `experiments/<paper>/results/<file>.jsonl`, or `<file>.<scale>.jsonl` for another scale than the full one. A line has
 the trial's name, how it ended, the digests of its model and of its settings, the commit and the machine, and its metrics:
-every evaluation, with what was spent since the one before.
+every evaluation, with what was spent since the one before. Figures of trained models are kept as their numbers, in
+`<file>.figures.json`, and as SVG.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +26,8 @@ from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.experiment import experiment as read_experiment
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.report import report
+from fedquilt.experiment.results.figures import figures_of
 from fedquilt.experiment.results.outcome import Outcome, outcome_of
 from fedquilt.experiment.results.selection import final_trials, outcomes_by_cell, trials_of
 
@@ -30,6 +35,8 @@ ROOT = Path(__file__).resolve().parents[1]
 EXPERIMENTS = ROOT / "experiments"
 FULL = "full"
 NOTHING = History([])
+DRAWN = ("interpolation", "features")
+"""Figures that need trained models, which are not kept."""
 
 
 def kept_path(file: Path, scale: str) -> Path:
@@ -96,6 +103,29 @@ def _short(value: Any) -> Any:
     return float(f"{value:.8g}") if isinstance(value, float) else value
 
 
+def keep_figures(experiment: Experiment, folder: Path, path: Path) -> None:
+    """Write the figures of trained models that an experiment asks for: their numbers, and drawings."""
+    found = [each for each in figures_of(experiment, folder) if each.problem is None and each.request.name in DRAWN]
+    if not found:
+        return
+    numbers = [{"name": each.request.name, "title": each.request.title, **_numbers(each.data)} for each in found]
+    path.with_suffix(".figures.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    with tempfile.TemporaryDirectory() as out:
+        report(folder, out=out)
+        for name in DRAWN:
+            for drawing in sorted(Path(out).glob(f"**/*-{name}*.svg")):
+                if drawing.stem.endswith("accuracy"):
+                    continue
+                shutil.copy(drawing, path.with_name(f"{path.stem}-{drawing.name}"))
+
+
+def _numbers(data: dict[str, Any]) -> dict[str, Any]:
+    """Leave the single points of features to the drawing."""
+    if "panels" not in data:
+        return data
+    return {"panels": [{key: panel[key] for key in ("title", "discrepancy", "explained")} for panel in data["panels"]]}
+
+
 def read_kept(experiment: Experiment, path: Path) -> list[Outcome]:
     """Return the outcome of every trial of an experiment, from what is kept of it alone."""
     lines = {line["trial"]: line for line in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
@@ -128,8 +158,10 @@ def main(folders: Sequence[str]) -> None:
         file, scale = origin(folder)
         path = kept_path(file, scale)
         path.parent.mkdir(exist_ok=True)
-        lines = list(kept_lines(read_experiment(file, scale=scale), folder))
+        experiment = read_experiment(file, scale=scale)
+        lines = list(kept_lines(experiment, folder))
         path.write_text("".join(lines), encoding="utf-8")
+        keep_figures(experiment, folder, path)
         print(f"{len(lines)} trials: {path.relative_to(ROOT)}")
 
 

@@ -9,11 +9,14 @@ have the published ones. `experiments/README.md` lists every experiment; the REA
 
 from __future__ import annotations
 
+import json
 import re
+import statistics
 import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import generated
 import kept
@@ -43,6 +46,7 @@ class Measured:
     scale: str
     table: str
     cells: tuple[Cell, ...]
+    figures: str
 
     @property
     def known(self) -> list[Cell]:
@@ -70,7 +74,39 @@ def _measured(file: Path, scale: str) -> Measured:
     experiment = read_experiment(file, scale=scale)
     cells = cells_from(experiment, kept.read_kept(experiment, kept.kept_path(file, scale)))
     some = [cell for cell in cells if cell.value is not None or cell.published is not None]
-    return Measured(scale, to_markdown(table_of(experiment, some or cells)), tuple(cells))
+    return Measured(
+        scale, to_markdown(table_of(experiment, some or cells)), tuple(cells), figures(kept.kept_path(file, scale))
+    )
+
+
+def figures(path: Path) -> str:
+    """Write the numbers of figures that are kept beside metrics, and show their drawings."""
+    numbers = path.with_suffix(".figures.json")
+    found = json.loads(numbers.read_text(encoding="utf-8")) if numbers.exists() else []
+    lines = [line for each in found for line in _figure(each)]
+    drawings = sorted(path.parent.glob(f"{path.stem}-*.svg")) if found else []
+    lines += [f"![{drawing.stem}](results/{drawing.name})\n" for drawing in drawings]
+    return "\n".join(lines)
+
+
+def _figure(figure: dict[str, Any]) -> list[str]:
+    title = f"**{figure['title']}**\n"
+    if figure["name"] == "features":
+        head = [
+            "| " + " | ".join(panel["title"] for panel in figure["panels"]) + " |",
+            "|" + "---:|" * len(figure["panels"]),
+        ]
+        values = "| " + " | ".join(f"{panel['discrepancy']:.3f}" for panel in figure["panels"]) + " |\n"
+        return [title, *head, values]
+    theta, loss = figure["theta"], figure["loss"]
+    middle = statistics.fmean(loss[place] for place in range(len(theta)) if abs(theta[place] - 0.5) < 0.02)
+    least = min(range(len(theta)), key=lambda place: loss[place])
+    head = ["| loss of the better model | of the mean of both, θ = ½ | the least on the line |", "|---:|---:|---:|"]
+    return [
+        title,
+        *head,
+        f"| {figure['best_parent']:.3f} | {middle:.3f} | {loss[least]:.3f}, at θ = {abs(theta[least]):.2f} |\n",
+    ]
 
 
 def command(file: Path, scale: str) -> str:
@@ -127,7 +163,7 @@ def tables(results: dict[Path, list[Measured]]) -> str:
         for each in found:
             scale = "" if each.scale == kept.FULL else f", scale “{each.scale}”"
             lead = f"### {file.stem}{scale}\n\n`{command(file, each.scale)}`, {len(each.known)} of {len(each.cells)} cells."
-            parts.append(f"{lead}\n\n{each.table}")
+            parts.append(f"{lead}\n\n{each.table}\n{each.figures}" if each.figures else f"{lead}\n\n{each.table}")
     return "\n".join(parts) or "Nothing has been measured yet.\n"
 
 
