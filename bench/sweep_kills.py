@@ -24,7 +24,6 @@ import psutil
 from kills import timeless
 
 import fedquilt
-from fedquilt.experiment.design.experiment import load_experiment
 
 EXPERIMENT = """
 [run]
@@ -96,7 +95,7 @@ def main() -> None:
         home = Path(name)
         (home / "rates.toml").write_text(EXPERIMENT.format(rounds=arguments.rounds or 5 * arguments.kills))
         done = kill_until_done(home, arguments.kills, random.Random(arguments.seed))
-        trials = load_experiment(home / "rates.toml").trials
+        trials = fedquilt.experiment(home / "rates.toml").trials
         states, same = [], []
         for trial in trials:
             digest = fedquilt.run(trial.spec, out=home / trial.name).result.digest

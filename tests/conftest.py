@@ -109,7 +109,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The C++ compiler takes seconds for every step of a call. Two show what ten do: values that go from step to step.
     """
-    from fedquilt.engines.auto import trouble
+    from fedquilt.engines.compiling import trouble
 
     if trouble() is not None:
         pytest.skip(f"nothing can be compiled here: {trouble()}")

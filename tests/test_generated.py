@@ -34,7 +34,7 @@ METHOD = '''"""Updates that clients shorten before they send them, which no pape
 from dataclasses import replace
 
 from fedquilt.algorithm import Algorithm, chain
-from fedquilt.algorithm.parts.norms import clip_by_norm
+from fedquilt.algorithm.parts.directions import clip_by_norm
 from fedquilt.base.arguments import Positive
 from fedquilt.base.registry import wrappers
 

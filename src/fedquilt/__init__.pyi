@@ -29,9 +29,10 @@ from fedquilt.data.sets.shakespeare import shakespeare
 from fedquilt.data.sets.stack_overflow import stack_overflow
 from fedquilt.data.sets.synthetic import synthetic
 from fedquilt.data.sets.table import table
+from fedquilt.engines.default import auto
 from fedquilt.engines.inline import inline
 from fedquilt.engines.processes import processes, vectorised
-from fedquilt.experiment.design.experiment import Experiment, load_experiment
+from fedquilt.experiment.design.experiment import Experiment, experiment
 from fedquilt.experiment.evaluate import evaluate
 from fedquilt.experiment.export import export
 from fedquilt.experiment.imports import no_import
@@ -106,6 +107,7 @@ __all__ = [
     "SweepResult",
     "Watcher",
     "arrays",
+    "auto",
     "availability",
     "centralised",
     "cifar10",
@@ -118,6 +120,7 @@ __all__ = [
     "ditto",
     "dropout",
     "evaluate",
+    "experiment",
     "export",
     "fashion_mnist",
     "feature_skew",
@@ -136,6 +139,7 @@ __all__ = [
     "femnist",
     "fine_tuned",
     "fl_hc",
+    "flower",
     "geo",
     "geometric_median",
     "gradient_noise",
@@ -149,7 +153,6 @@ __all__ = [
     "landmarks",
     "leaf",
     "libsvm",
-    "load_experiment",
     "load_spec",
     "load_weights",
     "local_only",

@@ -15,6 +15,7 @@ import fedquilt
 from fedquilt.algorithm.exchange import Exchange, Parting
 from fedquilt.algorithm.transform import Transform, chain
 from fedquilt.compute.tensors import flat
+from fedquilt.experiment import under_way
 from fedquilt.experiment.folder import RunFolder
 
 ROUNDS = 4
@@ -172,7 +173,7 @@ def test_ctrl_c_between_a_round_and_its_record_saves_the_round_before(blobs, unb
 
     whole = go("whole")
     with monkeypatch.context() as patched:
-        patched.setattr("fedquilt.experiment.under_way.warn_of_left_out", interrupt)
+        patched.setattr(under_way, "warn_of_left_out", interrupt)
         assert go("stopped").interrupted
     assert fedquilt.summary(tmp_path / "stopped")["saved_round"] == 2
     assert go("stopped").digest == whole.digest

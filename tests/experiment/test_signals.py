@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from warm_process import WarmProcess
 
 import fedquilt
 from fedquilt.base import interrupts
+from fedquilt.experiment.folder import RunFolder
 
 LONG = """
 [run]
@@ -128,10 +130,29 @@ def test_a_signal_waits_until_it_is_allowed() -> None:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt), interrupts.allowed():
             reached.append("not here")
-        interrupts.hold()
+        interrupts.caught()
         with interrupts.allowed(), pytest.raises(KeyboardInterrupt), interrupts.held():
             reached.append(signalled())
     assert reached == ["to the end"]
+
+
+def test_a_signal_between_loading_and_the_first_round_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from the command line, which takes signals from its start to its end."""
+    keep = RunFolder.keep_partition
+
+    def pressed(*arguments: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        keep(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RunFolder, "keep_partition", pressed)
+    tables = tomllib.loads(LONG.format(engine="inline")) | {"run": {"rounds": 3}}
+    with interrupts.taken(signal.SIGINT):
+        ended = fedquilt.run(tables, out=tmp_path / "run")
+    assert (ended.result.interrupted, ended.result.run.round) == (True, 0)
+    monkeypatch.setattr(RunFolder, "keep_partition", keep)
+    assert fedquilt.resume(tmp_path / "run").result.run.round == 3
 
 
 def test_a_second_signal_raises_again_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

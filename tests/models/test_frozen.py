@@ -14,7 +14,7 @@ import fedquilt
 from fedquilt.base.errors import FedquiltError, RunError, SpecError
 from fedquilt.data.data import Data
 from fedquilt.models import mnist_cnn, mobilenet_v2, resnet20_fixup
-from fedquilt.models.frozen import layers, train_only
+from fedquilt.models.weights import layers, train_only
 from fedquilt.partition.partition import Partition
 
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 import fedquilt
-from fedquilt.cli.closing import close
 from fedquilt.cli.console import out, say
 from fedquilt.cli.options import NoImport, RunFolderPath
+from fedquilt.cli.run import close
 from fedquilt.experiment.progress import watcher
 
 EXAMPLE = "fedquilt resume runs/first"

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import fedquilt
-from fedquilt.analysis.divergence import HINT
-from fedquilt.cli.console import complain, out, say, warn
-from fedquilt.cli.exits import FAILED, INTERRUPTED
+from fedquilt.analysis.standing import HINT
+from fedquilt.cli.console import FAILED, INTERRUPTED, complain, out, say, warn
 from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scale, Sets, Unsets
-from fedquilt.cli.results import show_results
+from fedquilt.cli.report import show_results
 
 if TYPE_CHECKING:
     from fedquilt.experiment.sweeping.sweep import SweepResult
@@ -31,12 +30,11 @@ def sweep(
     unsets: Unsets = None,
     folder: Out = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop after so many minutes; the same command goes on later.")
+        float | None, typer.Option(min=0, help="Stop after so many minutes; the same command continues later.")
     ] = None,
     no_import: NoImport = False,
 ) -> None:
-    """Run an experiment's trials, several at once; finished ones are kept, interrupted ones go on."""
-    from fedquilt.experiment.design.experiment import load_experiment
+    """Run an experiment's trials, several at once; finished ones are kept, interrupted ones continued."""
     from fedquilt.experiment.sweeping.display import sweep_display
     from fedquilt.experiment.sweeping.local import ThisMachine
 
@@ -44,7 +42,7 @@ def sweep(
     budget = None if minutes is None else 60 * minutes
     # The process that trials are started from imports PyTorch while this one does, and not after it.
     with closing(ThisMachine()) as here, closing(display):
-        experiment = load_experiment(file, sets or (), unsets or (), scale, only or ())
+        experiment = fedquilt.experiment(file, sets or (), unsets or (), scale, only or ())
         done = fedquilt.sweep(experiment, (), folder, jobs, (), None, display, (), budget, here)
     _close(done)
     if done.interrupted or done.out_of_time:

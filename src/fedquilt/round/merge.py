@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.cohort import BlockFold
 from fedquilt.algorithm.exact import WideMean
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.transform import At
-from fedquilt.algorithm.updates import Answer, BlockUpdate, ClientUpdate, Fault, one_by_one
+from fedquilt.algorithm.updates import Answer, BlockFold, BlockUpdate, ClientUpdate, Fault, one_by_one
 from fedquilt.base.rng import generator
 from fedquilt.compute.layout import Layout, ModelState, State, Tensors
 from fedquilt.compute.tensors import flat

@@ -18,8 +18,8 @@ from warm_process import WarmProcess
 
 import fedquilt
 from fedquilt.base.errors import FedquiltError, RunError
-from fedquilt.experiment.design.experiment import load_experiment
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.sweeping import local
 from fedquilt.experiment.sweeping.conduct import conduct
 from fedquilt.experiment.sweeping.sources import Listed
 
@@ -44,7 +44,7 @@ def digests(folder: Path, names: list[str]) -> list[str]:
 
 def alone(folder: Path, *changes: str) -> str:
     """Run the trial with the rate 0.1 by itself, and return its digest."""
-    return fedquilt.run(DIGITS, ["method.lr=0.1", "engine.name=inline", *changes], out=folder).result.digest
+    return fedquilt.run(DIGITS, ["method.lr=0.1", *changes], out=folder).result.digest
 
 
 class Nowhere:
@@ -68,7 +68,7 @@ def test_trials_have_the_bits_of_runs_alone_and_are_kept(tmp_path: Path) -> None
     log = (out / names[0] / "log.txt").read_text()
     assert "lr=0.1,seed=1: begins, 3 rounds in all" in log
     assert "round 3/3  accuracy" in log
-    again = conduct(Listed(load_experiment(out / "experiment.toml"), out), out, place=Nowhere())  # type: ignore[arg-type]
+    again = conduct(Listed(fedquilt.experiment(out / "experiment.toml"), out), out, place=Nowhere())  # type: ignore[arg-type]
     assert [(row.state, row.kept) for row in again.rows] == [("finished", True)] * 4
     # What goes on with the same bits goes on; what would have other bits is run again, and the old one is kept.
     metrics = (out / names[0] / "metrics.jsonl").read_text()
@@ -289,7 +289,7 @@ def test_where_processes_cannot_be_forked(tmp_path: Path, monkeypatch: pytest.Mo
         )
         return [sys.executable, "-c", f"{start.format(sys.path)}nursery.{main}()"]
 
-    monkeypatch.setattr("fedquilt.experiment.sweeping.local.command", unforked)
+    monkeypatch.setattr(local, "command", unforked)
     done = fedquilt.sweep(RATES | {"repeat": {"run.seed": [1]}}, out=tmp_path / "runs", jobs=2)
     assert [row.state for row in done.trials] == ["finished"] * 2
     assert digests(tmp_path / "runs", ["lr=0.1,seed=1"]) == [alone(tmp_path / "alone", "run.seed=1")]
