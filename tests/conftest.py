@@ -25,6 +25,7 @@ from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.data.data import Data
 from fedquilt.engines.perform import perform
 from fedquilt.engines.tasks import Reply
+from fedquilt.experiment.sweeping import local
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.simulate.simulation import NOTHING, Simulation
@@ -133,7 +134,7 @@ def quick_sweeps(warm_process: WarmProcess, monkeypatch: pytest.MonkeyPatch) -> 
 
     if sys.platform == "linux":
         replaced = SimpleNamespace(Popen=start, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
-        monkeypatch.setattr("fedquilt.experiment.sweeping.local.subprocess", replaced)
+        monkeypatch.setattr(local, "subprocess", replaced)
 
 
 @pytest.fixture
