@@ -11,8 +11,7 @@ import typer
 
 from fedquilt.base.errors import RunError, SpecError
 from fedquilt.base.text import counted, percent
-from fedquilt.cli.console import complain, say, warn
-from fedquilt.cli.exits import FAILED, INTERRUPTED
+from fedquilt.cli.console import FAILED, INTERRUPTED, complain, say, warn
 
 if TYPE_CHECKING:
     from fedquilt.experiment.deployment.folder import DeploymentFolder
