@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,9 +13,12 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from fedquilt.base.errors import RunError
 from fedquilt.experiment.deployment import commands, guard
 from fedquilt.experiment.deployment.folder import SITE, VARIABLE, DeploymentFolder
+from fedquilt.experiment.deployment.submission import progress
 from fedquilt.experiment.deployment.template import write_folder
+from fedquilt.experiment.deployment.ticket import Ticket
 
 
 @pytest.fixture
@@ -97,3 +101,19 @@ def test_a_site_runs_none_of_flowers_other_programs(clinics: DeploymentFolder) -
         done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == guard.REFUSED
         assert f"a site runs no {program}" in done.stderr
+
+
+def test_a_server_app_that_was_killed_is_noticed(clinics: DeploymentFolder) -> None:
+    """Flower does not ask for the code of what it started: a process that was killed stays listed, and is dead all the same."""
+    killed = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    ticket = Ticket(clinics, "abc")
+    ticket.write("running")
+    ticket.path.write_text(ticket.path.read_text().replace(str(os.getpid()), str(killed.pid)))
+    events = progress(ticket, clinics.run("federation"))
+    assert next(events)["state"] == "running"
+    killed.kill()
+    try:
+        with pytest.raises(RunError, match="ended without a word; rounds that were saved are not lost"):
+            next(events)
+    finally:
+        killed.communicate()
