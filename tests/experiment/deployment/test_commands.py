@@ -104,7 +104,7 @@ def test_a_site_runs_none_of_flowers_other_programs(clinics: DeploymentFolder) -
 
 
 def test_a_server_app_that_was_killed_is_noticed(clinics: DeploymentFolder) -> None:
-    """Flower does not ask for the code of what it started: a process that was killed stays listed, and is dead all the same."""
+    """Flower does not ask for the code of what it started: a process that was killed stays listed, and is dead."""
     killed = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     ticket = Ticket(clinics, "abc")
     ticket.write("running")
