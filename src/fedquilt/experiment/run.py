@@ -122,7 +122,10 @@ def resume(
     found = folder.read_aloud()
     spec = spec_of(folder, found)
     if spec.parts["engine"].name == FLOWER and built is None:
-        raise RunError(f"{folder.path}: is a run of real sites; continue it with `fedquilt resume {folder.path}`")
+        raise RunError(
+            f"{folder.path}: is a run of real sites; continue it with `fedquilt resume {folder.path}` at the command line, "
+            "where the server runs"
+        )
     found.start(folder.path, from_start)  # refused before anything is changed
     watcher = _watched(spec, watcher)
     if rounds is not None:

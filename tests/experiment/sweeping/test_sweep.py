@@ -33,6 +33,11 @@ DIGITS: dict[str, Any] = {
 RATES = DIGITS | {"grid": {"method.lr": [0.1, 0.5]}, "repeat": {"run.seed": [1, 2]}}
 
 
+@pytest.fixture
+def quick_sweeps() -> None:
+    """Start the process that trials come from as a sweep does, in these tests."""
+
+
 def digests(folder: Path, names: list[str]) -> list[str]:
     return [fedquilt.summary(folder / name)["digest"] for name in names]
 
