@@ -30,6 +30,7 @@ from fedquilt.data.sets.stack_overflow import stack_overflow
 from fedquilt.data.sets.synthetic import synthetic
 from fedquilt.data.sets.table import table
 from fedquilt.engines.default import auto
+from fedquilt.engines.flower.engine import flower
 from fedquilt.engines.inline import inline
 from fedquilt.engines.processes import processes, vectorised
 from fedquilt.experiment.design.experiment import Experiment, experiment
@@ -139,6 +140,7 @@ __all__ = [
     "femnist",
     "fine_tuned",
     "fl_hc",
+    "flower",
     "geo",
     "geometric_median",
     "gradient_noise",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import SPEC, Command
+from warm_process import WarmProcess
 
 import fedquilt
 from fedquilt.experiment import follow as following
@@ -70,13 +69,13 @@ def test_what_cannot_be_followed(command: Command, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.timeout(120)
-def test_a_run_is_followed_to_its_end(command: Command, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "fedquilt", "run", "spec.toml", "--out", "going", "--set", "run.rounds=60"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        while not RunFolder(Path("going")).running() or not Path("going/metrics.jsonl").exists():
-            assert process.poll() is None, process.communicate()
-        rounds = [record["round"] for record in follow(Path("going"))]
-        process.communicate()
+def test_a_run_is_followed_to_its_end(command: Command, tmp_path: Path, warm_process: WarmProcess) -> None:
+    words = ["run", "spec.toml", "--out", "going", "--set", "run.rounds=60"]
+    process = warm_process.start(*words, folder=tmp_path)
+    while not RunFolder(Path("going")).running() or not Path("going/metrics.jsonl").exists():
+        assert process.poll() is None, process.communicate()
+    rounds = [record["round"] for record in follow(Path("going"))]
+    process.communicate()
     assert rounds == list(range(1, 61))
     assert rounds == fedquilt.History(RunFolder(Path("going")).history().records).rounds
 

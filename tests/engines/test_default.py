@@ -59,7 +59,7 @@ def test_blocks_and_workers(blobs, unbalanced):
     assert engine.workers == min(cores(), 6)
     assert engine.execution.block == -(-6 // min(cores(), 6))
     assert in_words(engine, why).endswith("at once, fused (a kernel takes all steps of a client)")
-    assert chosen(auto(workers=1), federation, 10**6)[0] == fedquilt.inline("fused", block=engine.execution.block)
+    assert chosen(auto(inline=True), federation, 10**6)[0] == fedquilt.inline("fused", block=engine.execution.block)
     assert chosen(auto(workers=1, start="spawn"), federation, 10**6)[0].workers == 1
     assert chosen(auto(workers=20), federation, 10**6)[0].workers == 6
     timed = made(blobs, unbalanced, nn.Linear(8, 3), seconds=5.0)

@@ -30,7 +30,7 @@ SPEC = {
     "engine": {"name": "inline"},
 }
 
-FLIPS = 150
+FLIPS = 70
 
 
 class Failing:

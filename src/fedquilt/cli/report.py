@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Column, Table
 
 import fedquilt
@@ -59,11 +60,11 @@ def _runs(shown: TextTable, target: float | None) -> Table:
         hidden.add("state")
     short = {"last accuracy": "last", "best accuracy": "best"}
     short["rounds to target"] = f"rounds to {percent(target) if target else 'target'}"
-    kept = [place for place, name in enumerate(shown.header) if name not in hidden]
-    first, *others = (short.get(shown.header[place], shown.header[place]) for place in kept)
+    kept = [index for index, name in enumerate(shown.header) if name not in hidden]
+    first, *others = (short.get(shown.header[index], shown.header[index]) for index in kept)
     table = Table(Column(first, overflow="fold", min_width=12), *others)
     for row in shown.rows:
-        table.add_row(*(escape(row[place]) for place in kept))
+        table.add_row(*(escape(row[index]) for index in kept))
     return table
 
 
@@ -71,18 +72,36 @@ def show_results(table: ResultTable) -> None:
     """Print a table in its rows and columns, ours with what was published below, and what is to be known of it."""
     from fedquilt.experiment.results.table import AT_EDGE
 
-    heads = [Column(escape(axis), overflow="fold") for axis in table.row_axes]
-    heads += [Column(escape(", ".join(column)) or "ours", justify="right", overflow="fold") for column in table.columns]
     out.print(f"[italic]{escape(table.title)}[/italic]")  # not as the table's: a narrow table would break it
-    shown = Table(*heads)
-    for row, cells in zip(table.rows, table.cells, strict=True):
-        shown.add_row(*map(escape, row), *map(_text, cells))
-    out.print(shown)
+    shown = _shaped(table)
+    fits = Measurement.get(out, out.options.update(max_width=1000), shown).maximum <= out.width
+    out.print(shown if fits else _listed(table))
     for note in table.notes:
         if note.startswith(AT_EDGE):
             warn(note)
         else:
             say(note)
+
+
+def _shaped(table: ResultTable) -> Table:
+    """Lay a table out in its rows and columns."""
+    heads = [Column(escape(axis), overflow="fold") for axis in table.row_axes]
+    heads += [Column(escape(", ".join(column)) or "ours", justify="right") for column in table.columns]
+    shown = Table(*heads)
+    for row, cells in zip(table.rows, table.cells, strict=True):
+        shown.add_row(*map(escape, row), *map(_text, cells))
+    return shown
+
+
+def _listed(table: ResultTable) -> Table:
+    """Lay a table out with a line for each cell, where its columns do not fit side by side."""
+    axes = (*table.row_axes, *table.column_axes)
+    shown = Table(*(Column(escape(axis), overflow="fold") for axis in axes), Column("ours", justify="right"))
+    for row, cells in zip(table.rows, table.cells, strict=True):
+        for column, cell in zip(table.columns, cells, strict=True):
+            if cell is not None:
+                shown.add_row(*map(escape, (*row, *column)), _text(cell))
+    return shown
 
 
 def _text(cell: Cell | None) -> str:

@@ -36,12 +36,12 @@ def sweep(
 ) -> None:
     """Run an experiment's trials, several at once; finished ones are kept, interrupted ones continued."""
     from fedquilt.experiment.sweeping.display import sweep_display
-    from fedquilt.experiment.sweeping.local import ThisMachine
+    from fedquilt.experiment.sweeping.local import LocalExecutor
 
     display = sweep_display(out, file.stem)
     budget = None if minutes is None else 60 * minutes
     # The process that trials are started from imports PyTorch while this one does, and not after it.
-    with closing(ThisMachine()) as here, closing(display):
+    with closing(LocalExecutor()) as here, closing(display):
         experiment = fedquilt.experiment(file, sets or (), unsets or (), scale, only or ())
         done = fedquilt.sweep(experiment, (), folder, jobs, (), None, display, (), budget, here)
     _close(done)

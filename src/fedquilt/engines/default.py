@@ -43,17 +43,18 @@ def auto(
     compute: Compute = "auto",
     precision: Precision = "float32",
     device: Device = "cpu",
+    inline: bool = False,
 ) -> Engine:
     """Whatever is fastest for the run; the default.
 
     One of the other engines is chosen when a run begins, by the model, the data, the method, the number of rounds, the
     cores and the compiled code that is there already, and written into the run's spec. What is given here is kept; the
-    arguments are those of `processes`. With `workers = 1`, clients are trained in this process, unless `start` is given.
+    arguments are those of `processes`. With `inline`, clients are trained in the run's own process.
 
     >>> auto(workers=2).compute
     'auto'
     """
-    return AutoEngine(Execution(1, compute, Placement(device, precision)), workers, start)
+    return AutoEngine(Execution(1, compute, Placement(device, precision)), workers, start, inline)
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class AutoEngine(Executing):
 
     workers: int | None
     start: Start | None
+    inline: bool
 
     def settled(self, federation: Federation, rounds: int) -> Chosen:  # type: ignore[override]
         """Choose the engine of a run."""
@@ -69,7 +71,7 @@ class AutoEngine(Executing):
 
     def keeping(self, execution: Execution) -> Chosen:
         """Return the engine of a run that is continued: what decides its bits is kept, its workers may be others."""
-        if self.workers == 1 and self.start is None:
+        if self.inline:
             return InlineEngine(execution)
         return process_engine(self.workers, self.start, execution)
 

@@ -9,7 +9,7 @@ from fedquilt.algorithm.state import ClientStore, ServerState
 from fedquilt.algorithm.updates import Answer, Fault
 from fedquilt.compute.layout import ModelState
 from fedquilt.engines.execution import Execution
-from fedquilt.engines.scheduler import Done, Scheduler
+from fedquilt.engines.scheduler import Answers, Done, Scheduler
 from fedquilt.engines.tasks import Task
 from fedquilt.engines.transport import Transport
 from fedquilt.round.evaluation import Counted, Evaluation, SplitName, chunks, combine, evaluation_failed
@@ -43,11 +43,15 @@ class ScheduledSession:
 
     def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
         """Begin to run the plan's clients, the largest first."""
+        return updates(self.begin(planned, state, store, self.execution.blocks(planned)))
+
+    def begin(self, planned: Plan, state: ServerState, store: ClientStore, blocks: Iterable[Sequence[int]]) -> Answers:
+        """Begin to run the clients in some slots of a plan, block by block."""
         tasks = []
-        for slots in self.execution.blocks(planned):
+        for slots in blocks:
             clients = [planned.client_of[slot] for slot in slots]
             tasks.append(Task("train", planned.round, clients, slots, [store.get(client) for client in clients]))
-        return _updates(self.scheduler.begin(state.model, tasks, state.broadcast))
+        return self.scheduler.begin(state.model, tasks, state.broadcast)
 
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Begin to evaluate the chunks of a split."""
@@ -71,7 +75,8 @@ class ScheduledSession:
         client_states = [store.get(client) for client in clients]
         # Client state may be as large as the model; and every lane should have several tasks, to share well.
         least = TASKS_PER_LANE * max(len(self.scheduler.lanes), 1)
-        most = 1 if any(client_states) else min(CLIENTS_PER_TASK, max(len(clients) // least, 1))
+        # A lane that holds clients' examples and nothing else can do the tasks of its own clients only.
+        most = 1 if any(client_states) or self.evaluates_here else min(CLIENTS_PER_TASK, max(len(clients) // least, 1))
         tasks = []
         for some in (slice(first, first + most) for first in range(0, len(clients), most)):
             asked = list(clients[some])
@@ -80,7 +85,8 @@ class ScheduledSession:
         return lambda: _measured(clients, _evaluated(done))
 
 
-def _updates(done: Iterable[Done]) -> Iterator[Answer]:
+def updates(done: Iterable[Done]) -> Iterator[Answer]:
+    """Return what came of the clients of tasks: updates, and the faults of those who were left out."""
     for piece in done:
         yield from piece.faults
         for result in piece.reply.results:

@@ -26,15 +26,16 @@ from fedquilt.experiment.result import Result
 from fedquilt.experiment.run_writer import RunWriter
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.under_way import UnderWay
-from fedquilt.experiment.watching import AboutRun, Watcher, tell
+from fedquilt.experiment.watching import AboutRun, Watcher, notify
 from fedquilt.round.federation import Federation
 from fedquilt.round.loop import rounds
 from fedquilt.round.measures import Measures, Record
+from fedquilt.round.server import Server
 from fedquilt.round.session import Engine, Session, Settling
 
 
 def execute(
-    federation: Federation,
+    federation: Federation | Server,
     engine: Engine,
     options: Options,
     folder: RunFolder | None,
@@ -42,7 +43,9 @@ def execute(
     from_start: bool = False,
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
-    """Run a federation to its last round, from where its folder left off; watchers are told of its `settings`.
+    """Run a federation to its last round, from where its folder left off; watchers are given its `settings`.
+
+    The server's view of it is enough, where the engine runs clients elsewhere.
 
     A run that has diverged ends there, unless its options say to continue, and the result says why.
     On Ctrl-C the rounds that are complete are saved and the result says `interrupted`. With `from_start` it begins with the
@@ -64,20 +67,21 @@ def execute(
                 session = stack.enter_context(_opened(engine, federation, watcher))
                 over = under_way.over()
                 if not over:
-                    tell(watcher, "start", _about(federation, folder, settings))
-                tell(watcher, "begin", under_way.history, last)
+                    notify(watcher, "start", _about(federation, folder, settings))
+                notify(watcher, "begin", under_way.history, last)
                 if over:
                     return under_way.result(interrupted=False)
-                heard = partial(tell, watcher, "heard") if hasattr(watcher, "heard") else None
+                heard = partial(notify, watcher, "heard") if hasattr(watcher, "heard") else None
                 # What the server itself computes is computed where the clients are.
-                placed = engine.placed(federation) if isinstance(engine, Settling) else federation
-                diagnosing = partial(diagnose, placed) if options.diagnose else None
+                whole = federation if isinstance(federation, Federation) else None
+                placed = engine.placed(whole) if isinstance(engine, Settling) and whole is not None else federation
+                diagnosing = partial(diagnose, placed) if options.diagnose and isinstance(placed, Federation) else None
                 measures = Measures(
                     options.eval_every,
                     options.train_loss,
                     diagnosing,
                     None if run_writer is None else run_writer.fares.note,
-                    validation=len(federation.validation_rows) > 0,
+                    validation=federation.server.split_sizes.get("validation", 0) > 0,
                 )
                 for after, record in rounds(placed.server, session, under_way.run, last, measures, heard):
                     with interrupts.held():
@@ -85,7 +89,7 @@ def execute(
                         done = under_way.over()
                         if run_writer is not None:
                             run_writer.keep(after, record, under_way.best, now=done)
-                        tell(watcher, "round", record)
+                        notify(watcher, "round", record)
                     if done:
                         break
         except KeyboardInterrupt:
@@ -97,26 +101,29 @@ def execute(
             interrupts.caught()
             if run_writer is not None:
                 run_writer.fail(str(error) if isinstance(error, FedquiltError) else None)
-            tell(watcher, "end", None)
+            notify(watcher, "end", None)
             raise
         result = under_way.result(interrupted)
-        tell(watcher, "end", result)
+        notify(watcher, "end", result)
     return result
 
 
-def _opened(engine: Engine, federation: Federation, watcher: Watcher | None) -> AbstractContextManager[Session]:
+def _opened(
+    engine: Engine, federation: Federation | Server, watcher: Watcher | None
+) -> AbstractContextManager[Session]:
     if isinstance(engine, Settling) and engine.compute == "compiled":
-        tell(watcher, "stage", "compiling the local steps, which can take a minute the first time")
-    return engine.open(federation)
+        notify(watcher, "stage", "compiling the local steps, which can take a minute the first time")
+    # An engine of real sites needs the server's view alone; which of the two it is given, `built` has decided.
+    return engine.open(federation)  # type: ignore[arg-type]
 
 
-def _about(federation: Federation, folder: RunFolder | None, settings: Mapping[str, Any]) -> AboutRun:
+def _about(federation: Federation | Server, folder: RunFolder | None, settings: Mapping[str, Any]) -> AboutRun:
     path = None if folder is None else folder.path
     return AboutRun(federation.algorithm.name if path is None else path.absolute().name, path, settings)
 
 
 def _begun(
-    federation: Federation, options: Options, last: int, folder: RunFolder | None, from_start: bool
+    federation: Federation | Server, options: Options, last: int, folder: RunFolder | None, from_start: bool
 ) -> tuple[UnderWay, RunWriter | None]:
     """Return the state and the records to continue from, and what keeps those to come."""
     if folder is None:
@@ -181,12 +188,12 @@ def _best_so_far(folder: RunFolder, records: Sequence[Record], run: RunState) ->
     return None
 
 
-def _last(federation: Federation, options: Options) -> int:
+def _last(federation: Federation | Server, options: Options) -> int:
     ends = federation.algorithm.course.last_round
     return options.rounds if ends is None else min(options.rounds, ends)
 
 
-def _end(federation: Federation) -> dict[str, str]:
+def _end(federation: Federation | Server) -> dict[str, str]:
     """Say where a method ends by itself, for those who read the folder alone."""
     ends = federation.algorithm.course.last_round
     return {} if ends is None else {"last_round": str(ends)}

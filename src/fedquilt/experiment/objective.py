@@ -19,6 +19,7 @@ from fedquilt.round.validation import Validation
 
 if TYPE_CHECKING:
     from fedquilt.round.federation import Federation
+from fedquilt.round.server import Server
 
 OwnFunction = Callable[..., Any]
 """A function of outputs and targets that returns one value per prediction; or a Loss or Metric."""
@@ -89,7 +90,7 @@ def written(chosen: str | OwnFunction) -> str:
     return chosen if isinstance(chosen, str) else f"{getattr(chosen, '__module__', '')}:{_name(chosen)}"
 
 
-def require_accuracy(options: Options, federation: Federation) -> None:
+def require_accuracy(options: Options, federation: Federation | Server) -> None:
     """Refuse to stop at an accuracy that is not measured."""
     if options.stop_at is not None and not any(metric.name == "accuracy" for metric in federation.metrics):
         raise SpecError(

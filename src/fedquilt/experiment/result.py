@@ -14,6 +14,7 @@ from fedquilt.base.text import amount, clock, counted, figure, html_table
 from fedquilt.compute.layout import ModelState
 from fedquilt.experiment.fingerprint import digest
 from fedquilt.round.federation import Federation
+from fedquilt.round.server import Server
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +80,7 @@ def _scores(record: dict[str, Any]) -> dict[str, str]:
 
 
 def result_of(
-    federation: Federation,
+    federation: Federation | Server,
     history: History,
     run: RunState,
     interrupted: bool,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,16 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Spec, SpecTable, check_spec, load_spec
 from fedquilt.experiment.tracking.trackers import made_trackers
-from fedquilt.experiment.watching import Watcher, Watchers, tell, together
+from fedquilt.experiment.watching import Watcher, Watchers, notify, together
 from fedquilt.round.federation import Federation
+from fedquilt.round.server import Server
 from fedquilt.round.session import Engine, Settling, settled
+
+Builder = Callable[[Spec], tuple[Federation | Server, Engine]]
+"""Makes what a spec describes, and how it is run."""
+
+FLOWER = "flower"
+"""The engine of real sites."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +55,13 @@ def run(
     out: str | Path | None = None,
     watcher: Watcher | None = None,
     unsets: Iterable[str] = (),
+    built: Builder | None = None,
 ) -> Run:
     """Run a spec (a file, or its tables) and return the result.
 
     `sets` are changes such as "method.lr=0.05"; `unsets` are keys such as "method.lr" that are taken out before that.
-    Without `out`, the folder is `runs/<name of the spec>`, with a number behind it if that is taken.
+    Without `out`, the folder is `runs/<name of the spec>`, with a number behind it if that is taken. A spec of real sites
+    is simulated, unless `built` makes the server of it.
 
     >>> import tempfile
     >>> tables = {
@@ -69,6 +78,7 @@ def run(
     (2, 3)
     """
     checked = _checked(spec, sets, unsets)
+    checked = checked if built is not None else _simulated(checked)
     watcher = _watched(checked, watcher)
     folder = RunFolder(Path(out) if out is not None else _free_folder(checked))
     if folder.spec.exists():
@@ -81,8 +91,8 @@ def run(
         try:
             with interrupts.allowed():
                 folder.begin(checked.to_toml(), environment())
-                _tell_loading(watcher, checked)
-                federation, engine = build(checked)
+                _notify_loading(watcher, checked)
+                federation, engine = (built or build)(checked)
                 checked, engine = _settled(checked, federation, engine, watcher)
         except (FedquiltError, KeyboardInterrupt):
             interrupts.caught()
@@ -93,7 +103,11 @@ def run(
 
 
 def resume(
-    path: str | Path, rounds: int | None = None, watcher: Watcher | None = None, from_start: bool = False
+    path: str | Path,
+    rounds: int | None = None,
+    watcher: Watcher | None = None,
+    from_start: bool = False,
+    built: Builder | None = None,
 ) -> Run:
     """Continue a run from its newest intact checkpoint; `rounds` makes it longer.
 
@@ -107,6 +121,11 @@ def resume(
     folder = RunFolder(Path(path))
     found = folder.read_aloud()
     spec = spec_of(folder, found)
+    if spec.parts["engine"].name == FLOWER and built is None:
+        raise RunError(
+            f"{folder.path}: is a run of real sites; continue it with `fedquilt resume {folder.path}` at the command line, "
+            "where the server runs"
+        )
     found.start(folder.path, from_start)  # refused before anything is changed
     watcher = _watched(spec, watcher)
     if rounds is not None:
@@ -118,8 +137,8 @@ def resume(
                 f"{folder.path}: has {found.round} rounds already; set --rounds to a larger number to continue it"
             )
     with folder.locked():
-        _tell_loading(watcher, spec)
-        federation, engine = build(spec)
+        _notify_loading(watcher, spec)
+        federation, engine = (built or build)(spec)
         if isinstance(engine, AutoEngine) or spec.parts["engine"].arguments.get("compute") == "auto":
             # It was killed before that was decided.
             spec, engine = _settled(spec, federation, engine, watcher)
@@ -133,21 +152,32 @@ def resume(
 
 
 def _watched(spec: Spec, watcher: Watcher | None) -> Watchers | None:
-    """Return all who are told how a run goes: who asked for it, and the trackers that the spec names."""
+    """Return all who watch a run: who asked for it, and the trackers that the spec names."""
     options = spec.options
     home = None if options.import_from is None else Path(options.import_from)
     return together([watcher, *made_trackers(options.track, home, f"{spec.source}: [run] track")])
 
 
-def _tell_loading(watcher: Watcher | None, spec: Spec) -> None:
-    tell(watcher, "stage", f"loading {spec.parts['data'].name}")
+def _notify_loading(watcher: Watcher | None, spec: Spec) -> None:
+    notify(watcher, "stage", f"loading {spec.parts['data'].name}")
 
 
-def _settled(spec: Spec, federation: Federation, engine: Engine, watcher: Watcher | None) -> tuple[Spec, Engine]:
+def _simulated(spec: Spec) -> Spec:
+    """Return a spec that runs here: in the place of real sites, processes."""
+    if spec.parts["engine"].name != FLOWER:
+        return spec
+    return check_spec(spec.resolved() | {"engine": {"name": "processes"}}, spec.source, spec.folder)
+
+
+def _settled(
+    spec: Spec, federation: Federation | Server, engine: Engine, watcher: Watcher | None
+) -> tuple[Spec, Engine]:
     """Decide what the engine leaves open, and put it into the spec: a resumed run does not decide again."""
+    if isinstance(federation, Server):  # whose sites have decided
+        return spec, engine
     if isinstance(engine, AutoEngine):
-        found, why = chosen(engine, federation, spec.options.rounds, partial(tell, watcher, "stage"))
-        tell(watcher, "stage", f"engine: {in_words(found, why)}")
+        found, why = chosen(engine, federation, spec.options.rounds, partial(notify, watcher, "stage"))
+        notify(watcher, "stage", f"engine: {in_words(found, why)}")
         return with_engine(spec, found), found
     engine = settled(engine, federation, spec.options.rounds)
     part = spec.parts["engine"]
@@ -186,13 +216,14 @@ def spec_of(folder: RunFolder, found: Contents) -> Spec:
 
 def _finished(
     folder: RunFolder,
-    federation: Federation,
+    federation: Federation | Server,
     engine: Engine,
     spec: Spec,
     watcher: Watcher | None,
     from_start: bool = False,
 ) -> Run:
-    folder.keep_partition(federation, spec.resolved()["partition"])
+    if isinstance(federation, Federation):  # a server does not know who holds which examples
+        folder.keep_partition(federation, spec.resolved()["partition"])
     result = execute(federation, engine, spec.options, folder, watcher, from_start, spec.resolved())
     return Run(folder.path, result)
 

@@ -17,6 +17,7 @@ from fedquilt.experiment.options import Options
 from fedquilt.experiment.result import Result, result_of
 from fedquilt.round.federation import Federation
 from fedquilt.round.measures import Record
+from fedquilt.round.server import Server
 
 
 @dataclass(eq=False)
@@ -26,7 +27,7 @@ class UnderWay:
     `best` is the state after the best round, where that is kept.
     """
 
-    federation: Federation
+    federation: Federation | Server
     options: Options
     last: int
     run: RunState

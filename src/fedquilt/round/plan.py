@@ -26,7 +26,8 @@ class Plan:
 
     `population` counts the clients that could take part: those of the group, where there are several. Slots count on over
     the groups of a run, from `first_slot`; `numbers` are the slots where they do not follow one another. `absent` are those
-    who are asked and, in simulation, will not answer; `seconds` is how long the round takes there.
+    who are asked and, in simulation, will not answer; `seconds` is how long the round takes there. `wanted` is how many
+    answers are enough, where more clients are asked than the method needs.
     """
 
     round: int
@@ -39,6 +40,7 @@ class Plan:
     absent: Mapping[int, str] = field(default_factory=dict)
     seconds: float | None = None
     numbers: Indices | None = None
+    wanted: int | None = None
 
     @cached_property
     def slots(self) -> list[int]:
@@ -91,7 +93,7 @@ def plan(
         algorithm, simulation, Asked(round_, seed, clients, sizes, first_slot, wanted=len(chosen))
     )
     reached = len(population) if group.clients is None else len(group.clients)
-    return Plan(round_, seed, clients, sizes, weight, reached, first_slot, absent, seconds)
+    return Plan(round_, seed, clients, sizes, weight, reached, first_slot, absent, seconds, wanted=len(chosen))
 
 
 def weights_by_size(algorithm: Algorithm, sizes: Indices) -> dict[int, float]:

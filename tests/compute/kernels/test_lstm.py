@@ -163,7 +163,7 @@ def test_a_compiled_run_is_the_reference_and_itself(peepholes, tmp_path):
     assert (plain.state.vector - Layout.of(module).read(module).vector).abs().max() > 1e-2
     for workers in (1, 2):
         assert go(fedquilt.processes(workers=workers, compute="compiled")).digest == ours.digest
-    assert go(fedquilt.processes(workers=2, start="spawn", compute="compiled")).digest == ours.digest
+    assert go(fedquilt.processes(workers=1, start="spawn", compute="compiled")).digest == ours.digest
     go(fedquilt.processes(workers=2, compute="compiled"), 2, out=tmp_path / "run")
     assert go(fedquilt.processes(workers=1, compute="auto"), 4, out=tmp_path / "run").digest == ours.digest
     assert type(ours.model.lstm) is type(module.lstm)

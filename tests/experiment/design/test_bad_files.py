@@ -241,7 +241,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     # layout
     "an axis in no list": (
         CASES | GRID | {"experiment": {"rows": ["method"], "columns": []}},
-        "[experiment]: batch is neither in rows nor in columns",
+        "[experiment]: batch is neither in rows nor in columns: add it to one of them",
     ),
     "an axis twice": (
         GRID | {"experiment": {"rows": ["batch"], "columns": ["method.batch"]}},

@@ -118,3 +118,24 @@ def test_trials_are_the_product_and_each_has_its_own_folder(
 def test_a_single_run_is_no_experiment() -> None:
     with pytest.raises(SpecError, match="describes a single run: use `fedquilt run`"):
         fedquilt.experiment(DIGITS)
+
+
+def test_several_metrics_are_several_columns() -> None:
+    """Wherever the file puts its own axes, and unless it puts them into rows."""
+    tables = DIGITS | {
+        "grid": {"method.lr": [0.1], "method.batch": [10]},
+        "metric": [{"name": "best"}, {"name": "last"}],
+    }
+    layouts = [
+        {},
+        {"columns": ["batch"]},
+        {"rows": ["lr"], "columns": ["batch"]},
+        {"rows": ["metric"], "columns": ["lr", "batch"]},
+    ]
+    found = [fedquilt.experiment(tables | {"experiment": layout}) for layout in layouts]
+    assert [(each.rows, each.columns) for each in found] == [
+        (("lr", "batch"), ("metric",)),
+        (("lr",), ("batch", "metric")),
+        (("lr",), ("batch", "metric")),
+        (("metric",), ("lr", "batch")),
+    ]

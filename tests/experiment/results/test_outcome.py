@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from experiment.design.test_design import DIGITS
 from experiment.results.real_runs import ran_in
 
 import fedquilt
 from fedquilt import run
 from fedquilt.experiment.design.experiment import Experiment
+from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.results.cells import cells_of
 from fedquilt.experiment.results.outcome import outcome_of
 from fedquilt.experiment.results.selection import trials_of
@@ -76,6 +78,21 @@ def test_a_damaged_spec_and_a_foreign_run(copied: tuple[Experiment, Path]) -> No
     )
     longer = fedquilt.experiment(TABLES, ["run.rounds=3"])
     assert outcome_of(longer.trials[0], folder).state == "unusable", "a run of fewer rounds is another one"
+
+
+def test_a_run_from_before_a_key_was_introduced_counts(copied: tuple[Experiment, Path]) -> None:
+    """It was run as the key's default does; another value of the key is another run."""
+    experiment, folder = copied
+    run_folder = RunFolder(folder / experiment.trials[0].name)
+    tables = run_folder.read().tables
+    assert tables["method"].pop("momentum") == 0.0
+    run_folder.begin(tomli_w.dumps(tables), {})
+    assert "momentum" not in run_folder.read().tables["method"]
+    assert outcome_of(experiment.trials[0], folder).state == "finished"
+    other = fedquilt.experiment(TABLES, ["method.momentum=0.5"]).trials[0]
+    assert outcome_of(other, folder).problem == (
+        "holds a run with other settings: [method] momentum is 0.0 there, 0.5 in the experiment"
+    )
 
 
 def test_the_chosen_values_follow_their_folds(tmp_path: Path) -> None:

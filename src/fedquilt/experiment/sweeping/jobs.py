@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import engines
-from fedquilt.engines.processes import cores, usual_start
+from fedquilt.engines.processes import cores
 from fedquilt.experiment.spec import Spec, SpecTable
 from fedquilt.experiment.tables import DEFAULT_ENGINE
 
@@ -37,11 +37,10 @@ class Jobs:
         if part.arguments.get("workers", 1) is not None:  # the spec says it, or the engine has none
             return spec
         engine = replace(part, arguments=part.arguments | {"workers": self.workers})
-        apart = apart or spec.options.client_seconds is not None
-        if apart and part.name == DEFAULT_ENGINE:  # whose one worker is the trial's process, unless it is to be started
-            start = part.arguments["start"] or usual_start(part.arguments["device"])
-            engine = replace(engine, arguments=engine.arguments | {"start": start})
-        if self.workers == 1 and part.name == "processes" and not apart:
+        here = self.workers == 1 and not apart and spec.options.client_seconds is None
+        if here and part.name == DEFAULT_ENGINE:
+            engine = replace(engine, arguments=engine.arguments | {"inline": True})
+        if here and part.name == "processes":
             kept = {key: part.arguments[key] for key in ("compute", "precision", "device")}
             engine = SpecTable("inline", engines["inline"], kept)
         return replace(spec, parts=spec.parts | {"engine": engine})
