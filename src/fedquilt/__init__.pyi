@@ -31,6 +31,7 @@ from fedquilt.data.sets.synthetic import synthetic
 from fedquilt.data.sets.table import table
 from fedquilt.engines.inline import inline
 from fedquilt.engines.processes import processes, vectorised
+from fedquilt.engines.ray import ray
 from fedquilt.experiment.design.experiment import Experiment, load_experiment
 from fedquilt.experiment.evaluate import evaluate
 from fedquilt.experiment.export import export
@@ -166,6 +167,7 @@ __all__ = [
     "processes",
     "projected",
     "quantity_skew",
+    "ray",
     "report",
     "resume",
     "rounds_to",

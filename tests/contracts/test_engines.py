@@ -33,6 +33,7 @@ HOSTILE, HONEST = 3, 1
 
 ARGUMENTS = {"processes": {"workers": 2}, "vectorised": {"workers": 2, "block": 2}}
 ENGINES: dict[str, Callable[[], Any]] = {name: partial(engines[name], **ARGUMENTS.get(name, {})) for name in engines}
+del ENGINES["ray"]  # it has its tests where there is a cluster (tests/engines/ray_cluster.py)
 ENGINES |= {
     "small": lambda: SmallEngine(Execution()),
     "small, in blocks": lambda: SmallEngine(Execution(block=2)),

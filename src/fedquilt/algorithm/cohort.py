@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate
+from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, PartialSum
 
 
 class Cohort(NamedTuple):
@@ -35,6 +35,18 @@ class BlockFold(Fold, Protocol):
 
     def add_block(self, block: BlockUpdate) -> None:
         """Take in the updates of a block. Its tensors may be overwritten after the call."""
+
+
+@runtime_checkable
+class SummingFold(Fold, Protocol):
+    """A fold that is an exact sum: parts of it can be made elsewhere, and have the same bits."""
+
+    @property
+    def total(self) -> Tensor:
+        """What was taken in, as 64-bit integers."""
+
+    def add_sum(self, part: PartialSum) -> None:
+        """Take in what another such fold, for the same cohort, has taken in."""
 
 
 Reduce = Callable[[Cohort], Fold]

@@ -1,4 +1,4 @@
-"""The updates of a block of clients as matrices, one row per client, so that they can be taken in at once."""
+"""What clients send back: one update, those of a block as matrices, or the sum of several; and who is left out."""
 
 from __future__ import annotations
 
@@ -92,13 +92,35 @@ class BlockUpdate:
             yield ClientUpdate(client, slot, *rest)
 
 
-Answer = ClientUpdate | BlockUpdate | Fault
-"""What an engine yields."""
+@dataclass(frozen=True, eq=False)
+class PartialSum:
+    """What several clients send back, summed where they were trained: `total` is the sum as 64-bit integers.
+
+    It is exact (`fedquilt.algorithm.exact`), so that the mean over a cohort has the same bits as from single updates. They
+    have neither client state nor an extra upload.
+    """
+
+    clients: Sequence[int]
+    slots: Sequence[int]
+    total: Tensor
+    weights: Sequence[float]
+    losses: Sequence[float]
+    steps: Sequence[int]
+    examples: Sequence[int]
+
+    def __len__(self) -> int:
+        """Count the clients."""
+        return len(self.clients)
+
+
+Answer = ClientUpdate | BlockUpdate | PartialSum | Fault
+"""What an engine yields. A partial sum only where the plan says that nobody needs single updates (`Plan.sums`)."""
 
 
 def one_by_one(answers: Iterable[Answer]) -> Iterator[ClientUpdate | Fault]:
-    """Take blocks apart."""
+    """Take blocks apart; a sum cannot be."""
     for answer in answers:
+        assert not isinstance(answer, PartialSum), "updates were summed that are needed one by one"
         if isinstance(answer, BlockUpdate):
             yield from answer
         else:

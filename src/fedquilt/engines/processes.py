@@ -7,13 +7,13 @@ the same bits.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fedquilt.base.arguments import Size, Workers
+from fedquilt.base.cores import cores
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import engines
 from fedquilt.compute.device import Device, Placement, Precision
@@ -74,15 +74,6 @@ def _engine(workers: int | None, start: Start | None, execution: Execution) -> P
         raise SpecError(f'start: a forked process cannot use device = "{execution.placement.device}"; use "spawn"')
     usual: Start = "fork" if on_cpu and sys.platform == "linux" else "spawn"
     return ProcessEngine(execution, workers or (cores() if on_cpu else 1), start or usual)
-
-
-def cores() -> int:
-    """Return how many cores this process may use.
-
-    >>> cores() >= 1
-    True
-    """
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,13 +18,14 @@ from fedquilt.base.rng import torch_seeded
 from fedquilt.data.data import Data, require_sound
 from fedquilt.data.fetch.folders import beside
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics, chosen_validation, require_accuracy
-from fedquilt.experiment.spec import Spec
+from fedquilt.experiment.spec import Spec, check_spec
 from fedquilt.experiment.tables import SIMULATE, WRAP
 from fedquilt.experiment.warm import warm
 from fedquilt.models.within_memory import WithinMemory
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.round.session import Engine
+from fedquilt.round.site import Site
 from fedquilt.simulate.simulation import Simulation, combined
 
 RETURNS = {
@@ -40,6 +42,14 @@ RETURNS = {
 @runtime_checkable
 class _Engine(Engine, Protocol):
     """An engine, told by what it can do."""
+
+
+@runtime_checkable
+class RebuildsSites(Protocol):
+    """An engine whose workers can make their run's site by themselves, from its spec."""
+
+    def from_spec(self, site: Callable[[], Site]) -> Engine:
+        """Return the engine, told how."""
 
 
 def build(spec: Spec) -> tuple[Federation, Engine]:
@@ -60,6 +70,8 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
         algorithm = with_loss(algorithm, chosen_loss(options.loss, home))
     metrics = None if options.metrics is None else chosen_metrics(options.metrics, home)
     engine = _made(spec, "engine", _Engine)
+    if isinstance(engine, RebuildsSites):
+        engine = engine.from_spec(partial(_site_of, spec.resolved(), spec.source))
     with _naming(spec, "method"):
         check_consistent(algorithm)
     with _naming(spec, "model"):
@@ -77,6 +89,11 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
     with _naming(spec, "run"):
         require_accuracy(options, federation)
     return federation, engine
+
+
+def _site_of(tables: dict[str, Any], source: str) -> Site:
+    """Make a run's site once more, in another process, or on another machine."""
+    return build(check_spec(tables, source))[0].site
 
 
 def data_of(spec: Spec) -> Data:

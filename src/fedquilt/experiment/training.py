@@ -18,7 +18,7 @@ from fedquilt.base.arguments import ArgumentError, Problem, check
 from fedquilt.base.errors import RunError
 from fedquilt.compute.replica import copied
 from fedquilt.data.data import Data
-from fedquilt.engines import processes
+from fedquilt.engines.processes import processes
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import execute
 from fedquilt.experiment.fingerprint import fingerprint, require_same
