@@ -9,6 +9,7 @@ import math
 import os
 import signal
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,10 @@ import fedquilt
 from fedquilt.algorithm.state import ClientStore
 from fedquilt.algorithm.updates import PartialSum, one_by_one
 from fedquilt.engines.cluster.connection import ClusterError, cluster, require_free
+from fedquilt.engines.cluster.facts import Facts
+from fedquilt.engines.cluster.nodes import differing, require_alike, survey
 from fedquilt.experiment.run import resume, run
+from fedquilt.experiment.sweeping.on_cluster import OnCluster
 from fedquilt.round.partial import summable
 from fedquilt.round.plan import plan
 
@@ -157,6 +161,45 @@ def test_a_run_goes_on_with_another_engine(tmp_path):
         folder = tmp_path / first["name"]
         run(tables | {"engine": first}, out=folder)
         assert resume(folder, rounds=4, sets=second).result.digest == whole
+
+
+def test_a_sweep_uses_its_actors_from_trial_to_trial(there, tmp_path):
+    """Three trials, one at a time: one host runs them all, with the results of a sweep on this machine."""
+    tables = {
+        "run": {"rounds": 2},
+        "data": {"name": "digits"},
+        "partition": {"name": "iid", "clients": 10},
+        "model": {"name": "softmax_regression"},
+        "method": {"name": "fed_avg"},
+        "grid": {"method.lr": [0.1, 0.5, 1.0]},
+    }
+    for handles in there.idle.values():  # the host needs a CPU
+        while handles:
+            there.ray.kill(handles.pop())
+    with closing(OnCluster(there, tmp_path / "there")) as place:
+        found = fedquilt.sweep(tables, out=tmp_path / "there", jobs=1, place=place)
+    here = fedquilt.sweep(tables, out=tmp_path / "here", jobs=1)
+    assert [row.state for row in found.trials] == ["finished"] * 3
+    assert place.hosts == 1
+    digests = [[fedquilt.resume(each.folder / row.name).result.digest for row in each.trials] for each in (found, here)]
+    assert digests[0] == digests[1]
+
+
+def test_nodes_are_asked_what_decides_bits_and_mixtures_are_refused(there, monkeypatch):
+    (node,) = survey(there)
+    assert node.facts == Facts.of_this_machine()
+    other = replace(node, address="127.0.0.2", facts=replace(node.facts, capability="AVX2"))
+    broken = replace(node, address="127.0.0.3", facts=None, trouble="No module named 'fedquilt'")
+    assert differing([node, node]) == []
+    assert differing([node, other, broken]) == [
+        "127.0.0.3: No module named 'fedquilt'",
+        f"127.0.0.2: capability is AVX2; on 127.0.0.1 it is {node.facts.capability}",
+    ]
+    monkeypatch.setattr("fedquilt.engines.cluster.nodes.survey", lambda cluster: [node, other])
+    monkeypatch.setattr(there, "nodes", lambda: [1, 2])
+    with pytest.raises(ClusterError, match="mixed = true"):
+        require_alike(there, mixed=False)
+    assert "capability is AVX2" in require_alike(there, mixed=True)[0]["mixed"][0]
 
 
 def test_what_is_wrong_with_a_cluster_is_said_at_once(there):

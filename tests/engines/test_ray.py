@@ -88,3 +88,18 @@ def test_an_address_where_no_cluster_is_is_refused_within_seconds(monkeypatch):
         with pytest.raises(ClusterError, match="does not answer as a Ray cluster"), opening(address):
             pass
     assert time.monotonic() - began < 30
+
+
+@needs_ray
+@needs_namespace
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("file", ["ray_cluster.py", "ray_two_nodes.py"])
+def test_the_engine_on_real_clusters(file):
+    """Two raylets, every method, and deaths of actors, of a node and of the head: takes minutes."""
+    path = Path(__file__).with_name(file)
+    ended = inside(
+        sys.executable, "-m", "pytest", str(path), "-p", "no:cacheprovider", "-m", "thorough", "-s", seconds=3500
+    )
+    print(ended.stdout[-6000:])
+    assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-2000:]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import closing
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,8 @@ from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scal
 from fedquilt.cli.results import show_results
 
 if TYPE_CHECKING:
+    from fedquilt.experiment.design.experiment import Experiment
+    from fedquilt.experiment.sweeping.places import Place
     from fedquilt.experiment.sweeping.sweep import SweepResult
 
 EXAMPLE = "fedquilt sweep experiments/mcmahan-2017/table-1.toml --scale small"
@@ -33,6 +36,9 @@ def sweep(
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Stop after so many minutes; the same command goes on later.")
     ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="Run the trials on a Ray cluster: ray://HOST:PORT, ray://auto or ray://local.")
+    ] = None,
     no_import: NoImport = False,
 ) -> None:
     """Run an experiment's trials, several at once; finished ones are kept, interrupted ones go on."""
@@ -43,8 +49,12 @@ def sweep(
     display = sweep_display(out, file.stem)
     budget = None if minutes is None else 60 * minutes
     # The process that trials are started from imports PyTorch while this one does, and not after it.
-    with closing(ThisMachine()) as here, closing(display):
+    with ExitStack() as stack:
+        here: Place | None = stack.enter_context(closing(ThisMachine())) if on is None else None
+        stack.enter_context(closing(display))
         experiment = load_experiment(file, sets or (), unsets or (), scale, only or ())
+        if here is None:
+            here, jobs = _on_cluster(stack, str(on), experiment, folder, jobs)
         done = fedquilt.sweep(experiment, (), folder, jobs, (), None, display, (), budget, here)
     _close(done)
     if done.interrupted or done.out_of_time:
@@ -53,6 +63,7 @@ def sweep(
         again += [word for change in sets or () for word in ("--set", change)]
         again += [word for key in unsets or () for word in ("--unset", key)] + _words("--out", folder)
         again += _words("--minutes", None if minutes is None else f"{minutes:g}") + ["--no-import"] * no_import
+        again += _words("--on", on)
         say(f"{'Interrupted' if done.interrupted else 'Out of time'}. Continue with: {shlex.join(again)}")
         raise typer.Exit(INTERRUPTED)
     states = [row.state for row in done.trials]
@@ -60,6 +71,27 @@ def sweep(
         complain(f"every trial diverged. {HINT}.")
     if all(state == "diverged" for state in states) or "failed" in states:
         raise typer.Exit(FAILED)
+
+
+def _on_cluster(
+    stack: ExitStack, address: str, experiment: Experiment, folder: Path | None, jobs: int | None
+) -> tuple[Place, int]:
+    """Connect to a cluster; return it as the place of trials, and how many of them run at once there."""
+    from fedquilt.base.errors import SpecError
+    from fedquilt.engines.cluster.connection import cluster, require_free
+    from fedquilt.engines.cluster.nodes import require_alike
+    from fedquilt.experiment.sweeping.on_cluster import OnCluster
+    from fedquilt.experiment.sweeping.sweep import sweep_folder
+
+    if not address.startswith("ray://"):
+        raise SpecError(f"--on {address}: write ray://HOST:PORT, ray://auto or ray://local")
+    engines = [trial.spec.parts["engine"].arguments for trial in experiment.trials]
+    cpus = max((engine.get("workers") or 1 for engine in engines), default=1)
+    found = stack.enter_context(cluster(address.removeprefix("ray://")))
+    require_free(found, {"CPU": float(cpus)})
+    require_alike(found, mixed=False)
+    place = stack.enter_context(closing(OnCluster(found, folder or sweep_folder(experiment), cpus)))
+    return place, jobs or int(found.free().get("CPU", 1.0) // cpus)
 
 
 def _words(option: str, value: object) -> list[str]:

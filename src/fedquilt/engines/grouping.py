@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 CLIENTS, SECONDS = 10, 0.05
 """A task has so many clients or takes so long, at least, if there are enough clients for all lanes."""
@@ -21,7 +22,7 @@ WORTH_SUMMING = 3
 
 @dataclass(eq=False)
 class Grouping:
-    """Puts blocks of clients together into tasks, by how long the clients of earlier tasks took; the first go alone."""
+    """Puts blocks of clients together into tasks, by the CPU that the clients of earlier tasks took."""
 
     seconds_per_client: float = SECONDS
 
@@ -31,17 +32,16 @@ class Grouping:
             self.seconds_per_client += 0.2 * (seconds / clients - self.seconds_per_client)
 
     def grouped(self, blocks: Sequence[list[int]], lanes: int, sums: bool) -> list[list[int]]:
-        """Put consecutive blocks of slots together, so many that there is something for every lane.
+        """Put consecutive blocks of slots together, into as many tasks for every lane as there are for the others.
 
-        >>> Grouping(seconds_per_client=0.02).grouped([[slot] for slot in range(8)], lanes=2, sums=False)
-        [[0, 1, 2], [3, 4, 5], [6, 7]]
+        >>> Grouping(seconds_per_client=0.02).grouped([[slot] for slot in range(9)], lanes=2, sums=False)
+        [[0, 1, 2, 3], [4, 5, 6, 7, 8]]
         """
         if not blocks:
             return []
+        lanes = min(max(lanes, 1), len(blocks))
         clients = min(CLIENTS, math.ceil(SECONDS / max(self.seconds_per_client, 1e-9)))
-        share = math.ceil(len(blocks) / max(lanes, 1))
-        several = min(math.ceil(clients / len(blocks[0])), share)
-        if sums:
-            several = max(several, math.ceil(share / SUMS_PER_LANE))
-        groups = (blocks[first : first + several] for first in range(0, len(blocks), several))
-        return [[slot for block in group for slot in block] for group in groups]
+        per_lane = max(len(blocks) // math.ceil(clients / len(blocks[0])) // lanes, 1)
+        tasks = lanes * (min(per_lane, SUMS_PER_LANE) if sums else per_lane)
+        cuts = [number * len(blocks) // tasks for number in range(tasks + 1)]
+        return [[slot for block in blocks[first:last] for slot in block] for first, last in pairwise(cuts)]

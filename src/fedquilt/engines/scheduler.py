@@ -30,7 +30,7 @@ NOBODY = Reply([])
 class Done(NamedTuple):
     """A task that is done: its number in the job, the task as it was done, the reply, the clients left out of it.
 
-    `seconds` is how long it took, where that is known.
+    `seconds` is the CPU that it took, where that is known.
     """
 
     number: int

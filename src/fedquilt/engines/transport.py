@@ -34,7 +34,7 @@ class Joined:
 class Answered:
     """A lane has done the first of its tasks. What is in the reply stays valid until it is released, under its `receipt`.
 
-    `seconds` is how long the work took, where the transport knows.
+    `seconds` is the CPU that the work took, where the transport knows.
     """
 
     lane: int

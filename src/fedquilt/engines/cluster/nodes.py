@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,27 +31,33 @@ class Node:
         return {"cpus": self.cpus, "gpus": self.gpus} | known
 
 
+def on_every_node(cluster: Cluster, function: Callable[..., object], *given: object) -> dict[str, Any]:
+    """Call a function on every node; return what it returned, or raised, or a TimeoutError, by the nodes' ids."""
+    ray = cluster.ray
+    there: Any = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
+    task = ray.remote(function)
+    asked = {}
+    for node in (each["NodeID"] for each in cluster.nodes()):
+        only = task.options(num_cpus=0, max_retries=0, scheduling_strategy=there(node, soft=False))
+        asked[node] = only.remote(*given)
+    ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=ANSWER)
+    found: dict[str, Any] = {}
+    for node, answer in asked.items():
+        try:
+            found[node] = ray.get(answer) if answer in ready else TimeoutError(f"did not answer in {ANSWER:g} s")
+        except Exception as error:  # whatever a node cannot import
+            found[node] = error
+    return found
+
+
 def survey(cluster: Cluster) -> list[Node]:
     """Ask every node what it has."""
-    ray = cluster.ray
-    strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
-    task = ray.remote(facts_of_node).options(num_cpus=0, max_retries=0)
-    there = cluster.nodes()
-    asked = [
-        task.options(scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote()
-        for node in there
-    ]
-    ready, _ = ray.wait(asked, num_returns=len(asked), timeout=ANSWER)
-    nodes = []
-    for node, answer in zip(there, asked, strict=True):
-        facts, trouble = None, f"did not answer in {ANSWER:g} s"
-        if answer in ready:
-            try:
-                facts, trouble = ray.get(answer), ""
-            except Exception as error:  # whatever a node cannot import
-                trouble = visible(" ".join(str(getattr(error, "cause", None) or error).split()), 200)
-        has = node["Resources"]
-        nodes.append(Node(node["NodeManagerAddress"], has.get("CPU", 0.0), has.get("GPU", 0.0), facts, trouble))
+    found, nodes = on_every_node(cluster, facts_of_node), []
+    for node in cluster.nodes():
+        answer, has = found.get(node["NodeID"], TimeoutError("has just joined")), node["Resources"]
+        facts = answer if isinstance(answer, Facts) else None
+        why = "" if facts is not None else visible(" ".join(str(getattr(answer, "cause", None) or answer).split()), 200)
+        nodes.append(Node(node["NodeManagerAddress"], has.get("CPU", 0.0), has.get("GPU", 0.0), facts, why))
     return nodes
 
 

@@ -31,7 +31,7 @@ from fedquilt.round.views import apart
 from fedquilt.round.warm_up import warm_up
 
 Sent = tuple[bytes, Array, Array, Array, Array, float]
-"""A reply as it is sent: JSON, tensors, the rows of clients' models, and how long the work took."""
+"""A reply as it is sent: JSON, tensors, the rows of clients' models, and the CPU that the work took, in seconds."""
 
 Model = tuple[Array, Array, Array, bytes]
 """A model's parts, and what is broadcast besides it."""
@@ -64,13 +64,13 @@ class Worker:
 
     def do(self, said: bytes, client_states: bytes, model: Model) -> Sent:
         """Do a task."""
-        started, site = time.perf_counter(), self._at_work()
+        started, site = time.process_time(), self._at_work()
         task = decode_task(read(said), client_states)
         return sent(perform(site, self._program, task, _state(task, model)), site.layout, started)
 
     def do_alone(self, said: bytes, client_states: bytes, model: Model) -> Iterator[int | Sent]:
         """Do a task's clients one by one: yield the place of each before it is begun, and the reply at the end."""
-        started, site = time.perf_counter(), self._at_work()
+        started, site = time.process_time(), self._at_work()
         task = decode_task(read(said), client_states)
         state, results, error = _state(task, model), list[TaskResult](), None
         for place in range(len(task.clients)):
@@ -106,7 +106,7 @@ def sent(reply: Reply, layout: Layout, started: float) -> Sent:
     )
     said, tensors = encode_reply(reply, rows)
     arrays = rows.vector.numpy(), rows.buffers.numpy(), rows.counters.numpy()
-    return said, np.frombuffer(tensors, dtype=np.uint8), *arrays, time.perf_counter() - started
+    return said, np.frombuffer(tensors, dtype=np.uint8), *arrays, time.process_time() - started
 
 
 def received(message: Sent) -> tuple[bytes, bytes, ModelState, float]:
