@@ -10,8 +10,9 @@ DEV := $(VENV)/.installed
 DOCS := $(VENV)/.docs
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO := runs/demo
-# One test process a core: the tests take half as long on two.
-SPREAD := -n auto --maxprocesses 8
+# One test process a core. Each begins with a part of its own, so that what the tests of a file share is made once, and
+# takes over some of another's when it has none left.
+SPREAD := -n auto --maxprocesses 8 --dist worksteal
 
 # What is computed with numbers, apart from what is compiled at length.
 NUMERICAL := tests/compute tests/algorithm tests/methods tests/reference tests/contracts/test_wrappers.py tests/contracts/test_methods.py

@@ -22,7 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from older import ROOT, checked_out
+
 ENGINES = ("inline", "processes", "vectorised")
 ROUNDS = 4
 
@@ -141,21 +142,14 @@ def main() -> int:
         return 0
     if asked.old is None:
         parser.error("which commit? for example: python bench/bits.py 9e8a597")
-    git = ["git", "-C", str(ROOT)]
-    commit = subprocess.run([*git, "rev-parse", asked.old], capture_output=True, text=True, check=True).stdout.strip()
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "old"
-        subprocess.run([*git, "worktree", "add", "--quiet", "--detach", str(tree), commit], check=True)
-        try:
-            both = [run_tree(tree), run_tree(ROOT)]
-            old, new = (digests(running) for running in both)
-        finally:
-            subprocess.run([*git, "worktree", "remove", "--force", str(tree)], check=True)
+    with checked_out(asked.old) as (commit, tree):
+        both = [run_tree(tree), run_tree(ROOT)]
+        old, new = (digests(running) for running in both)
     wrong = compare(old, new, set(asked.expect))
     trained = sum(found[0] != "refused" for found in new.values())
     print(
-        f"{len(new)} cases ({trained} trained, {len(new) - trained} refused with the reason) beside {commit[:7]}: "
+        f"{len(new)} cases ({trained} trained, {len(new) - trained} refused with the reason) beside {commit}: "
         f"{wrong} unexpected differences, {time.monotonic() - began:.0f} s"
     )
     return 1 if wrong else 0

@@ -20,9 +20,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from safetensors import safe_open
+
+import fedquilt
 
 SPEC = """
 [run]
@@ -59,14 +60,16 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "fedquilt", *words]
 
 
-def start(*words: str) -> subprocess.Popen[bytes]:
+def start(*words: str, folder: Path | None = None) -> subprocess.Popen[str]:
     # A session of its own: one signal then reaches the process and all of its workers.
-    return subprocess.Popen(command(*words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command(*words), cwd=folder, text=True, start_new_session=True, **pipes)
 
 
-def shown(folder: Path) -> dict[str, Any]:
-    answer = subprocess.run(command("show", str(folder), "--json"), capture_output=True, text=True, check=True)
-    return json.loads(answer.stdout)
+def require_success(process: subprocess.Popen[str], what: str) -> None:
+    _, errors = process.communicate()
+    if process.returncode != 0:
+        raise SystemExit(f"{what} failed ({process.returncode}): {errors}")
 
 
 def timeless(folder: Path) -> list[dict[str, object]]:
@@ -91,9 +94,7 @@ def undisturbed(spec: Path, folder: Path) -> float:
     while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
         time.sleep(0.02)
     start_up = time.monotonic() - begun
-    _, errors = process.communicate()
-    if process.returncode != 0:
-        raise SystemExit(f"the undisturbed run failed ({process.returncode}): {errors.decode()}")
+    require_success(process, "the undisturbed run")
     print(f"undisturbed: {time.monotonic() - begun:.1f} s, the first round after {start_up:.1f} s", flush=True)
     return start_up
 
@@ -110,9 +111,7 @@ def kill_until_done(spec: Path, folder: Path, kills: int, rng: random.Random, st
         begun = (folder / "spec.toml").exists()
         process = start("resume", str(folder)) if begun else start("run", str(spec), "--out", str(folder))
         if done >= kills:
-            _, errors = process.communicate()
-            if process.returncode != 0:
-                raise SystemExit(f"the last resume failed ({process.returncode}): {errors.decode()}")
+            require_success(process, "the last resume")
             return done, inside
         try:
             process.wait(timeout=moment(rng, start_up))
@@ -123,9 +122,7 @@ def kill_until_done(spec: Path, folder: Path, kills: int, rng: random.Random, st
             lines = folder / "metrics.jsonl"
             inside += lines.exists() and len(lines.read_text().splitlines()) > 0
             continue
-        _, errors = process.communicate()
-        if process.returncode != 0:
-            raise SystemExit(f"a resume failed ({process.returncode}): {errors.decode()}")
+        require_success(process, "a resume")
         return done, inside
 
 
@@ -142,7 +139,7 @@ def main() -> None:
         spec.write_text(SPEC.format(rounds=arguments.rounds or 30 * arguments.kills))
         start_up = undisturbed(spec, home / "whole")
         done, inside = kill_until_done(spec, home / "killed", arguments.kills, rng, start_up)
-        whole, killed = shown(home / "whole"), shown(home / "killed")
+        whole, killed = fedquilt.summary(home / "whole"), fedquilt.summary(home / "killed")
         same = whole["digest"] == killed["digest"] and timeless(home / "whole") == timeless(home / "killed")
         same = same and best(home / "whole") == best(home / "killed")
         print(f"{done} kills, {inside} of them after the first round; state {killed['state']}")

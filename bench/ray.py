@@ -32,9 +32,8 @@ from workloads import SEED, WORKLOADS, numbers
 sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != Path(__file__).parent]
 
 import fedquilt  # noqa: E402
-from fedquilt.algorithm.cohort import Cohort  # noqa: E402
 from fedquilt.algorithm.parts.reduction import WeightedMean  # noqa: E402
-from fedquilt.algorithm.updates import PartialSum  # noqa: E402
+from fedquilt.algorithm.updates import Cohort, PartialSum  # noqa: E402
 from fedquilt.engines.cluster.connection import cluster  # noqa: E402
 from fedquilt.partition.partition import Partition  # noqa: E402
 from fedquilt.round.federation import Federation  # noqa: E402

@@ -19,11 +19,11 @@ import tempfile
 import time
 from pathlib import Path
 
+import kills
 import psutil
-from kills import command, timeless
+from kills import timeless
 
 import fedquilt
-from fedquilt.experiment.design.experiment import load_experiment
 
 EXPERIMENT = """
 [run]
@@ -55,17 +55,11 @@ keep_momentum = true
 """
 
 
-def start(home: Path) -> subprocess.Popen[bytes]:
-    words = command("sweep", "rates.toml", "--out", "killed", "--jobs", "2")
-    # A session of its own: one signal then reaches the sweep and everything below it.
-    return subprocess.Popen(words, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
-
-
 def rounds_in(folder: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in folder.glob("*/metrics.jsonl"))
 
 
-def wait(process: subprocess.Popen[bytes], folder: Path, rng: random.Random) -> bool:
+def wait(process: subprocess.Popen[str], folder: Path, rng: random.Random) -> bool:
     """Wait for the moment to kill: mostly some rounds after the start, sometimes earlier; say whether it still runs."""
     rounds = rounds_in(folder) + rng.randint(1, 12)
     until = time.monotonic() + (rng.uniform(0, 5) if rng.random() < 0.25 else 600)
@@ -74,25 +68,20 @@ def wait(process: subprocess.Popen[bytes], folder: Path, rng: random.Random) -> 
     return process.poll() is None
 
 
-def kill_until_done(home: Path, kills: int, rng: random.Random) -> int:
+def kill_until_done(home: Path, most: int, rng: random.Random) -> int:
     """Return how often the sweep was killed before it came to its end."""
     done = 0
     while True:
-        process = start(home)
-        if done < kills and wait(process, home / "killed", rng):
+        process = kills.start("sweep", "rates.toml", "--out", "killed", "--jobs", "2", folder=home)
+        if done < most and wait(process, home / "killed", rng):
             below = psutil.Process(process.pid).children(recursive=True)
-            if done % 2:
-                process.kill()
-            else:
-                os.killpg(process.pid, signal.SIGKILL)
+            (os.kill if done % 2 else os.killpg)(process.pid, signal.SIGKILL)
             process.communicate()
             if psutil.wait_procs(below, timeout=60)[1]:
                 raise SystemExit("processes are left a minute after the sweep was killed")
             done += 1
             continue
-        _, errors = process.communicate()
-        if process.returncode != 0:
-            raise SystemExit(f"the sweep failed ({process.returncode}): {errors.decode()}")
+        kills.require_success(process, "the sweep")
         return done
 
 
@@ -106,7 +95,7 @@ def main() -> None:
         home = Path(name)
         (home / "rates.toml").write_text(EXPERIMENT.format(rounds=arguments.rounds or 5 * arguments.kills))
         done = kill_until_done(home, arguments.kills, random.Random(arguments.seed))
-        trials = load_experiment(home / "rates.toml").trials
+        trials = fedquilt.experiment(home / "rates.toml").trials
         states, same = [], []
         for trial in trials:
             digest = fedquilt.run(trial.spec, out=home / trial.name).result.digest

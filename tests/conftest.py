@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import signal
 import sys
 import warnings
@@ -30,6 +32,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+from warm_process import Started, WarmProcess, opened
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector off what is there to stay: workers are forked by the hundred, and each would copy it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -97,11 +107,34 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The C++ compiler takes seconds for every step of a call. Two show what ten do: values that go from step to step.
     """
-    from fedquilt.engines.auto import trouble
+    from fedquilt.engines.compiling import trouble
 
     if trouble() is not None:
         pytest.skip(f"nothing can be compiled here: {trouble()}")
     monkeypatch.setattr("fedquilt.round.block.STEPS", 2)
+
+
+@pytest.fixture(scope="session")
+def warm_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
+    """Processes of the command line that start at once."""
+    with opened(tmp_path_factory.mktemp("warm_process")) as ready:
+        yield ready
+
+
+@pytest.fixture
+def bench(warm_process: WarmProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """Call one of the programs in bench/ that kill others; what it starts begins at once."""
+
+    def start(*words: str, folder: Path | None = None) -> Started:
+        return warm_process.start(*words, folder=folder or tmp_path)
+
+    def call(name: str, *words: str) -> None:
+        monkeypatch.setattr("kills.start", start)
+        monkeypatch.setattr(sys, "argv", [name, *words])
+        importlib.import_module(name).main()
+
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "bench")
+    return call
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import typer.main
 
+import fedquilt
 import fedquilt.cli.app
 import fedquilt.models
 from fedquilt.base import registry
-from fedquilt.experiment.design.experiment import load_experiment
 from fedquilt.experiment.options import Options
 from fedquilt.experiment.spec import check_spec
 from fedquilt.experiment.tables import ARRAYS, EXPERIMENT_TABLES, GIVEN, REGISTRIES
@@ -74,7 +74,7 @@ def test_specs_pass(page: Path, beside_examples: Path) -> None:
         tables = tomllib.loads(block)
         if "run" in tables and any(name in tables for name in EXPERIMENT_TABLES):
             for scale in (None, *tables.get("scale", {})):
-                load_experiment(tables, scale=scale)
+                fedquilt.experiment(tables, scale=scale)
         elif "run" in tables:
             check_spec(tables, source=name_of(page), folder=beside_examples)
 

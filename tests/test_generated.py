@@ -34,7 +34,7 @@ METHOD = '''"""Updates that clients shorten before they send them, which no pape
 from dataclasses import replace
 
 from fedquilt.algorithm import Algorithm, chain
-from fedquilt.algorithm.parts.norms import clip_by_norm
+from fedquilt.algorithm.parts.directions import clip_by_norm
 from fedquilt.base.arguments import Positive
 from fedquilt.base.registry import wrappers
 
@@ -152,19 +152,15 @@ def test_a_new_method_is_listed(copy: Path) -> None:
     assert "short_steps\tShorten updates at the client (Nobody 2031).\t[[wrap]]\n" in listed
 
 
-def test_a_new_method_is_taken_in_a_spec(copy: Path) -> None:
-    ended = python(copy, "-m", "fedquilt", "run", "spec.toml")
-    assert ended.returncode == 0, ended.stderr
-    typo = python(copy, "-m", "fedquilt", "run", "spec.toml", "--set", "wrap.1.name=short_stesp")
-    assert "did you mean 'short_steps'?" in typo.stderr
-    wrong = python(copy, "-m", "fedquilt", "run", "spec.toml", "--set", "wrap.1.limit=-1.0")
-    assert "limit" in wrong.stderr
-    assert wrong.returncode == 2
-
-
-def test_a_new_method_is_a_public_name(copy: Path) -> None:
+def test_a_new_method_is_a_public_name_and_taken_in_a_spec(copy: Path) -> None:
     ask = "import fedquilt as fq; print('short_steps' in dir(fq), fq.short_steps is fq.methods.short_steps)"
-    assert python(copy, "-c", ask).stdout == "True True\n"
+    ended = python(copy, "-c", f"{ask}; fq.run('spec.toml', out='run')")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("True True\n")
+    for change, said in (("name=short_stesp", "did you mean 'short_steps'?"), ("limit=-1.0", "limit")):
+        wrong = python(copy, "-m", "fedquilt", "run", "spec.toml", "--set", f"wrap.1.{change}")
+        assert said in wrong.stderr
+        assert wrong.returncode == 2
 
 
 def test_a_new_method_is_in_stubs_and_tables(fresh: Path) -> None:

@@ -304,7 +304,7 @@ COMPARISONS: dict[str, Comparison] = {
             "FedAvg": {},
             "projected, M = 8": {"wrap": [wrap("projected", radius=8.0)]},
             "projected, M = 12": {"wrap": [wrap("projected", radius=12.0)]},
-            "M = 12, noise 10⁻⁴": {"wrap": [wrap("projected", radius=12.0), wrap("gradient_noise", std=1e-4)]},
+            "M = 12, noise 0.0001": {"wrap": [wrap("projected", radius=12.0), wrap("gradient_noise", std=1e-4)]},
         },
         HALVES | {"method": fed_avg(batch=20)},
     ),
@@ -365,7 +365,7 @@ def run(tables: Tables) -> None:
     """Run a spec, or go on with it."""
     folder = folder_of(tables)
     here = copy.deepcopy(tables)
-    here["run"]["import_from"] = str(ROOT / "examples")
+    here["run"] |= {"import_from": str(ROOT / "examples"), "on_divergence": "go_on"}  # as an attack may have it
     warnings.simplefilter("ignore", RuntimeWarning)  # a client that sends NaN on purpose
     if (folder / "spec.toml").exists():
         fq.resume(folder)

@@ -24,7 +24,7 @@ _namespace(
         "fedquilt.base.errors": ("FedquiltError",),
         "fedquilt.data.data": ("Data", "Split"),
         "fedquilt.data.sets.arrays": ("arrays",),
-        "fedquilt.experiment.design.experiment": ("Experiment", "load_experiment"),
+        "fedquilt.experiment.design.experiment": ("Experiment", "experiment"),
         "fedquilt.experiment.evaluate": ("evaluate",),
         "fedquilt.experiment.export": ("export",),
         "fedquilt.experiment.imports": ("no_import",),

@@ -29,10 +29,12 @@ from fedquilt.data.sets.shakespeare import shakespeare
 from fedquilt.data.sets.stack_overflow import stack_overflow
 from fedquilt.data.sets.synthetic import synthetic
 from fedquilt.data.sets.table import table
+from fedquilt.engines.default import auto
+from fedquilt.engines.flower.engine import flower
 from fedquilt.engines.inline import inline
 from fedquilt.engines.processes import processes, vectorised
 from fedquilt.engines.ray import ray
-from fedquilt.experiment.design.experiment import Experiment, load_experiment
+from fedquilt.experiment.design.experiment import Experiment, experiment
 from fedquilt.experiment.evaluate import evaluate
 from fedquilt.experiment.export import export
 from fedquilt.experiment.imports import no_import
@@ -107,6 +109,7 @@ __all__ = [
     "SweepResult",
     "Watcher",
     "arrays",
+    "auto",
     "availability",
     "centralised",
     "cifar10",
@@ -119,6 +122,7 @@ __all__ = [
     "ditto",
     "dropout",
     "evaluate",
+    "experiment",
     "export",
     "fashion_mnist",
     "feature_skew",
@@ -137,6 +141,7 @@ __all__ = [
     "femnist",
     "fine_tuned",
     "fl_hc",
+    "flower",
     "geo",
     "geometric_median",
     "gradient_noise",
@@ -150,7 +155,6 @@ __all__ = [
     "landmarks",
     "leaf",
     "libsvm",
-    "load_experiment",
     "load_spec",
     "load_weights",
     "local_only",

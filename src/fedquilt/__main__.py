@@ -18,7 +18,7 @@ def main() -> None:
 
             cli.main()
     except KeyboardInterrupt:
-        interrupts.hold()
+        interrupts.caught()
         print("Interrupted before anything began: nothing was started, and nothing saved.", file=sys.stderr)
         sys.exit(130)
     finally:

@@ -13,8 +13,8 @@ from fedquilt.algorithm import cross_entropy, mean_squared_error
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.loss import with_loss
 from fedquilt.base import registry
-from fedquilt.base.describe import describe
 from fedquilt.base.errors import DataError, FedquiltError
+from fedquilt.base.records import describe
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
 
@@ -146,10 +146,10 @@ def test_an_own_loss_does_not_count_padding() -> None:
 @pytest.mark.parametrize("name", list(registry.wrappers))
 def test_the_loss_is_exchanged_wherever_a_wrapper_trains(name: str) -> None:
     wrapped = registry.wrappers[name](fedquilt.fed_avg(batch=16))
-    assert "losses.cross_entropy._each" in describe(wrapped)
+    assert "losses._cross_entropies" in describe(wrapped)
     changed = with_loss(wrapped, mean_squared_error())
-    assert "losses.mean_squared_error." in describe(changed)
-    assert "losses.cross_entropy" not in describe(changed)
+    assert "losses._squared" in describe(changed)
+    assert "losses._cross_entropies" not in describe(changed)
     assert describe(with_loss(changed, cross_entropy())) == describe(wrapped), "nothing else is changed"
 
 

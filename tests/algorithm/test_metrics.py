@@ -87,7 +87,7 @@ ENGINES = [
     fedquilt.inline(),
     fedquilt.processes(workers=1),
     fedquilt.processes(workers=3),
-    fedquilt.processes(workers=2, start="spawn"),
+    fedquilt.processes(workers=1, start="spawn"),
 ]
 
 

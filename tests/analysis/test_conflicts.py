@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedquilt.analysis.conflicts import conflict_rate, parameter_divergence
+from fedquilt.analysis.diagnosis import conflict_rate, parameter_divergence
 
 
 def pairwise(predictions: torch.Tensor) -> float:

@@ -12,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedquilt.analysis.excess_risk import (
-    centroid_distances,
     discrepancy,
     excess_risk,
-    feature_norm,
     trace_norm,
     weight_skew,
     weighted_rademacher,
@@ -62,11 +60,6 @@ def test_trace_norm_of_an_overflowed_classifier() -> None:
     assert math.isnan(trace_norm(torch.tensor([[1.0, math.inf]])))
 
 
-def test_feature_norm() -> None:
-    """⟨(1, 2), (1, 2)⟩ + ⟨(2, 4), (2, 4)⟩ = 5 + 20 = 25."""
-    assert feature_norm(torch.tensor([[1.0, 2.0], [2.0, 4.0]])) == pytest.approx(5)
-
-
 def test_weighted_rademacher() -> None:
     """B√C = 3·√4 = 6; Σ (p̂_k/n_k)·‖φ‖ = 0.25/10·20 + 0.75/30·40 = 0.5 + 1 = 1.5; together 9."""
     assert weighted_rademacher([0.25, 0.75], [10, 30], [20.0, 40.0], trace=3.0, classes=4) == pytest.approx(9)
@@ -85,13 +78,9 @@ def test_weighted_rademacher_bounds_the_complexity() -> None:
     sums = torch.einsum("i,id,sic->sdc", scale, features, signs)
     exact = trace * float(torch.linalg.matrix_norm(sums, ord=2).mean())
     bound = weighted_rademacher(
-        weights, sizes, [feature_norm(features[:1]), feature_norm(features[1:])], trace, classes
+        weights, sizes, [float(features[:1].norm()), float(features[1:].norm())], trace, classes
     )
     assert 0 < exact <= bound
-
-
-def test_centroid_distances() -> None:
-    assert centroid_distances([[1.0, 1.0], [4.0, 5.0]], [1.0, 1.0]).tolist() == [0, 5]
 
 
 def test_discrepancy() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fedquilt.base.describe import LONGEST, describe
+from fedquilt.base.records import LONGEST, describe
 
 
 @dataclass(frozen=True)

@@ -395,6 +395,8 @@ def test_report(command: Command) -> None:
     assert "rounds to 5.00%" in " ".join(answer.out.split())
     assert answer.out.endswith("Tables and figures: runs/report\nOpen in a browser: runs/report/index.html\n")
     assert Path("runs/report/index.html").exists()
+    alone = command("report", "a")
+    assert alone.out.endswith("Tables and figures: a/report\nOpen in a browser: a/report/index.html\n")
     wrong = command("report", "a", "--target", "97")
     assert wrong.code == 2
     assert wrong.err == "error: target: must be an accuracy above 0 and at most 1, such as 0.97; got 97\n"

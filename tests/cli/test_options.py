@@ -16,6 +16,10 @@ import fedquilt
 from fedquilt.base.errors import FedquiltError, SpecError
 from fedquilt.cli.app import app
 from fedquilt.cli.console import console
+from fedquilt.experiment.page.source import Reader
+from fedquilt.experiment.report import gather
+from fedquilt.experiment.results.cells import cells_of
+from fedquilt.experiment.results.figures import figures_of
 
 SPEC = """
 [run]
@@ -46,6 +50,8 @@ def loss(outputs, targets):
     return (outputs - 0).square().mean(dim=-1)
 def error(outputs, targets):
     return (outputs.argmax(dim=-1) != targets).float()
+def wrong(outputs, targets):
+    return error(outputs, targets)
 """
 
 
@@ -142,6 +148,62 @@ def test_no_import_refuses_a_run_folder_that_names_code(spec: Path) -> None:
     called("show", "own", "--no-import")  # reads the folder's files, and no code
     called("evaluate", "own")
     assert Path("was_imported").exists()
+
+
+OWN_RATES = """
+[run]
+rounds = 1
+metrics = ["accuracy", "own_code:wrong"]
+validation = 0.2
+[data]
+name = "digits"
+[partition]
+name = "iid"
+clients = 4
+[model]
+name = "own_code:model"
+[method]
+name = "fed_avg"
+[engine]
+name = "inline"
+[case.rate.small]
+[case.rate.large]
+method.lr = 0.5
+[tune]
+by = "validation"
+"method.batch" = [10, 20]
+[[figure]]
+name = "interpolation"
+first = { rate = "small" }
+second = { rate = "large" }
+points = 3
+"""
+
+
+def test_what_shows_an_experiment_imports_no_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder may be somebody else's: a sweep, which imports the code, computes the figures that need it."""
+    Path("rates.toml").write_text(OWN_RATES)
+    experiment = fedquilt.experiment("rates.toml")
+    for trial in experiment.trials:
+        fedquilt.run(trial.spec, out=Path("runs", trial.name))
+    Path("runs", "experiment.toml").write_text(experiment.to_toml())
+    cells = [cell.value for cell in cells_of(experiment, "runs")]
+    sys.modules.pop("own_code", None)
+    Path("was_imported").unlink()
+    listed = called("show", "runs")
+    (part,), _ = gather([Path("runs")], Reader())
+    assert part.result is not None
+    assert [cell.value for row in part.result.cells for cell in row if cell] == cells != [None] * 2
+    needs = "needs the code 'own_code:model', which is not imported to show results; `fedquilt sweep` imports it"
+    assert any(needs in fact for fact in part.facts)
+    assert "4 runs: 4 finished" in listed
+    assert not Path("was_imported").exists()
+    figures_of(experiment, "runs")  # as a sweep does at its end
+    sys.modules.pop("own_code", None)
+    Path("was_imported").unlink(missing_ok=True)
+    (part,), _ = gather([Path("runs")], Reader())
+    assert not any("needs the code" in fact for fact in part.facts)
+    assert not Path("was_imported").exists()
 
 
 def test_no_import_refuses_a_population_that_names_code(spec: Path) -> None:

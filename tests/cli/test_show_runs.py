@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import SPEC, Command
+from warm_process import WarmProcess
 
 import fedquilt
+from fedquilt.experiment import follow as following
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.follow import follow
 
@@ -51,14 +51,17 @@ def test_trials_that_have_not_begun_are_listed(command: Command) -> None:
     assert "2 runs: 1 finished, 1 waiting" in command("show", "grid").out
 
 
-def test_what_cannot_be_followed(command: Command) -> None:
+def test_what_cannot_be_followed(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     command("run", "spec.toml", "--out", "all/a")
     command("run", "spec.toml", "--out", "all/b")
     answer = command("show", "all", "--follow")
     assert (answer.code, answer.err) == (
         2,
-        "error: all: none of its runs is going on: name one of them, such as a, b\n",
+        "error: all: none of its runs is running: name one of them, such as a, b\n",
     )
+    with RunFolder(Path("all/a")).locked(), RunFolder(Path("all/b")).locked(), monkeypatch.context() as patched:
+        patched.setattr(following, "follow", lambda *_, **__: iter(()))
+        assert command("show", "all", "--follow").out.startswith("Following all/a; also running: b\n")
     assert command("show", "all", "--diagnose").err == "error: all: holds 2 runs: name one of them to diagnose it\n"
     ended = command("show", "all/a", "--follow").out.splitlines()
     assert ended[0].startswith("round 1/2  accuracy ")
@@ -66,13 +69,13 @@ def test_what_cannot_be_followed(command: Command) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_run_is_followed_to_its_end(command: Command, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "fedquilt", "run", "spec.toml", "--out", "going", "--set", "run.rounds=60"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        while not RunFolder(Path("going")).running() or not Path("going/metrics.jsonl").exists():
-            assert process.poll() is None, process.communicate()
-        rounds = [record["round"] for record in follow(Path("going"))]
-        process.communicate()
+def test_a_run_is_followed_to_its_end(command: Command, tmp_path: Path, warm_process: WarmProcess) -> None:
+    words = ["run", "spec.toml", "--out", "going", "--set", "run.rounds=60"]
+    process = warm_process.start(*words, folder=tmp_path)
+    while not RunFolder(Path("going")).running() or not Path("going/metrics.jsonl").exists():
+        assert process.poll() is None, process.communicate()
+    rounds = [record["round"] for record in follow(Path("going"))]
+    process.communicate()
     assert rounds == list(range(1, 61))
     assert rounds == fedquilt.History(RunFolder(Path("going")).history().records).rounds
 
@@ -84,6 +87,6 @@ def test_following_ends_by_an_interrupt(command: Command, monkeypatch: pytest.Mo
         yield from follow(path, after)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedquilt.experiment.follow.follow", interrupted)
+    monkeypatch.setattr(following, "follow", interrupted)
     answer = command("show", "a", "--follow")
-    assert (answer.code, answer.out.splitlines()[-1]) == (0, "No longer followed; the run goes on.")
+    assert (answer.code, answer.out.splitlines()[-1]) == (0, "No longer followed; the run continues.")

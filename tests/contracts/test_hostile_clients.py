@@ -2,6 +2,9 @@
 
 One of six clients misbehaves in the last thing that it does, when it makes its update ready to be sent. The others must
 send what they send in a run in which that client fails in an ordinary way.
+
+Workers are started once for the runs of a method, and the client is told what to do next: starting them would take longer
+than training, and whatever a client leaves behind in its worker meets the next run, too.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ import socket
 import stat
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from multiprocessing import Value
 from typing import Any
 
 import numpy as np
@@ -36,6 +41,12 @@ from fedquilt.round.hosting import SpoiledError
 pytestmark = [
     pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:worker process .* died:RuntimeWarning"),
+    # What clients do makes torch and Python warn, in workers that stay for later tests.
+    pytest.mark.filterwarnings("ignore:.*quantize.*"),
+    pytest.mark.filterwarnings("ignore:.*nested tensors.*"),
+    pytest.mark.filterwarnings("ignore:.*deprecated.*"),
+    pytest.mark.filterwarnings("ignore:.*Anomaly Detection.*"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
 
 HOSTILE = 3
@@ -53,28 +64,96 @@ class Hostile:
     """Stands where `corrupt` does, and lets one client do as it likes with its update."""
 
     act: object
-    who: int = HOSTILE
+    who: Callable[[], int] = lambda: HOSTILE
     labels: None = None
 
     def hits(self, client, population, seed):
-        return client == self.who
+        return client == self.who()
 
     def update(self, delta, rng):
         return self.act(delta)
 
 
-def run(blobs, unbalanced, smooth, engine, act, method=None, **options):
-    method = method or fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
-    options["simulate"] = [fedquilt.Simulation("hostile", corruption=(Hostile(act),))]
-    return fedquilt.train(smooth, blobs, unbalanced, method, rounds=2, engine=ENGINES[engine](), **options)
+class Chosen:
+    """Does what was chosen last. Workers see the choice as well: it lies in memory that they share."""
+
+    def __init__(self, choices: Iterable[Callable[..., Any]]):
+        self.choices, self.number = list(choices), Value("i", 0)
+
+    def choose(self, choice: Callable[..., Any]) -> None:
+        self.number.value = self.choices.index(choice)
+
+    def __call__(self, *given: Any) -> Any:
+        return self.choices[self.number.value](*given)
+
+
+class Standing:
+    """An engine whose workers stay for the next run; all of its runs are of one federation."""
+
+    def __init__(self, engine, stack):
+        self.engine, self.stack, self.session = engine, stack, None
+
+    @contextmanager
+    def open(self, federation):
+        if self.session is None:
+            self.session = self.stack.enter_context(self.engine.open(federation))
+        yield self.session
+
+
+@pytest.fixture(scope="module")
+def standing():
+    """Return an engine by its name and that of what it is used for: the same one every time, unless it has no workers."""
+    engines = {}
+    with ExitStack() as stack:
+
+        def of(name, use, make=None):
+            if name == "inline":
+                return fedquilt.inline()
+            if (name, use) not in engines:
+                engines[name, use] = Standing((make or ENGINES[name])(), stack)
+            return engines[name, use]
+
+        yield of
+
+
+def simulated(act, who=lambda: HOSTILE):
+    return [fedquilt.Simulation("hostile", corruption=(Hostile(act, who),))]
+
+
+def plain():
+    return fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
 
 
 @pytest.fixture
 def go(blobs, unbalanced, smooth):
-    def going(engine, act, **options):
-        return run(blobs, unbalanced, smooth, engine, act, **options)
+    def going(engine, act, rounds=2, **options):
+        options["simulate"] = simulated(act)
+        return fedquilt.train(smooth, blobs, unbalanced, plain(), rounds, engine=ENGINES[engine](), **options)
 
     return going
+
+
+@pytest.fixture
+def ask(blobs, unbalanced, smooth, standing):
+    """Train with workers that are there already: what one of the clients does is one of `ACTS`."""
+
+    def asking(engine, act, rounds=2):
+        ACT.choose(act)
+        options = {"engine": standing(engine, "acts"), "simulate": simulated(ACT)}
+        return fedquilt.train(smooth, blobs, unbalanced, plain(), rounds, **options)
+
+    return asking
+
+
+@pytest.fixture
+def ask_method(blobs, unbalanced, smooth, standing):
+    """Train by a method in which something is chosen."""
+
+    def asking(engine, method, chosen, choice):
+        chosen.choose(choice)
+        return fedquilt.train(smooth, blobs, unbalanced, method, rounds=2, engine=standing(engine, id(chosen)))
+
+    return asking
 
 
 def left_out(result, kind):
@@ -132,13 +211,13 @@ def known():
 
 
 @pytest.fixture
-def ordinary(go, known):
+def ordinary(ask, known):
     """What a run tells in which the client fails in an ordinary way, or not at all; made once."""
 
-    def of(engine, name):
-        if (engine, name) not in known:
-            known[engine, name] = what_is_known(go(engine, ORDINARY[name]))
-        return known[engine, name]
+    def of(engine, name, rounds=2):
+        if (engine, name, rounds) not in known:
+            known[engine, name, rounds] = what_is_known(ask(engine, ORDINARY[name], rounds))
+        return known[engine, name, rounds]
 
     return of
 
@@ -151,10 +230,10 @@ def what_is_known(result):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", RAISED)
-def test_what_a_client_raises_is_its_own_fault(name, engine, go, ordinary):
+def test_what_a_client_raises_is_its_own_fault(name, engine, ask, ordinary):
     act, text = RAISED[name]
     expected = ordinary(engine, "raises")
-    result = go(engine, act)
+    result = ask(engine, act)
     for reason in left_out(result, "error"):
         assert reason.startswith(text)
         assert reason.isprintable()
@@ -169,22 +248,29 @@ def test_the_others_get_the_same_bits_whichever_way_a_client_fails(engine, ordin
 
 
 METHODS = {
-    "fed_avg": lambda: fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8),
-    "scaffold": lambda: fedquilt.scaffold(fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)),
+    "fed_avg": plain,
+    "scaffold": lambda: fedquilt.scaffold(plain()),
     "momentum": lambda: fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8, momentum=0.9, keep_momentum=True),
 }
 
 
 @pytest.mark.parametrize("who", range(6))
 @pytest.mark.parametrize("method", METHODS)
-def test_nobody_in_a_block_notices_who_is_missing(method, who, blobs, smooth):
+def test_nobody_in_a_block_notices_who_is_missing(method, who, blobs, smooth, standing):
     """Sizes matter: without the one whose last batch is short there would be no padding, and with it other bits."""
     ends = np.cumsum([0, 48, 37, 32, 24, 17, 16])
     held = fedquilt.Partition.of([range(first, last) for first, last in pairwise(ends)])
+    engine = standing("vectorised", method, lambda: fedquilt.vectorised(block=3, workers=1))
     digests = set()
-    for act in (ORDINARY["raises"], ORDINARY["sends NaN"], lambda delta: os._exit(5)):
-        simulate = [fedquilt.Simulation("hostile", corruption=(Hostile(act, who),))]
-        engine = fedquilt.vectorised(block=3, workers=1)
+    WHO.choose(CLIENTS[who])
+    acts = [ORDINARY["raises"], ORDINARY["sends NaN"]]
+    if (
+        method == "fed_avg" or who == HOSTILE
+    ):  # each takes six workers, and what they then do is the same for all methods
+        acts.append(DEATHS["os._exit"][0])
+    for act in acts:
+        ACT.choose(act)
+        simulate = simulated(ACT, WHO)
         result = fedquilt.train(smooth, blobs, held, METHODS[method](), rounds=2, engine=engine, simulate=simulate)
         assert [[fault["client"] for fault in record["dropped"]] for record in result.history] == [[who]] * 2
         digests.add(result.digest)
@@ -229,14 +315,11 @@ FORMS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*quantize.*")
-@pytest.mark.filterwarnings("ignore:.*nested tensors.*")
-@pytest.mark.filterwarnings("ignore:.*deprecated.*")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", FORMS)
-def test_an_update_that_is_none(name, engine, go, ordinary):
+def test_an_update_that_is_none(name, engine, ask, ordinary):
     expected = ordinary(engine, "sends NaN")
-    result = go(engine, FORMS[name])
+    result = ask(engine, FORMS[name])
     for reason in left_out(result, "overflow" if name in ("NaN", "infinite", "large") else "unusable update"):
         assert reason.startswith("sent ")
     assert what_is_known(result) == expected
@@ -289,10 +372,11 @@ DEATHS = {
 
 @pytest.mark.parametrize("engine", WORKERS)
 @pytest.mark.parametrize("name", DEATHS)
-def test_a_client_that_kills_its_worker_is_left_out_after_three_deaths(name, engine, go, ordinary):
+def test_a_client_that_kills_its_worker_is_left_out_after_three_deaths(name, engine, ask, ordinary):
     act, text = DEATHS[name]
-    expected = ordinary(engine, "raises")
-    result = go(engine, act)
+    rounds = 2 if name == "os._exit" else 1  # three workers each
+    expected = ordinary(engine, "raises", rounds)
+    result = ask(engine, act, rounds)
     for reason in left_out(result, "died"):
         assert reason.startswith(f"3 worker processes died on it {text}")
     assert what_is_known(result) == expected
@@ -326,13 +410,13 @@ def test_a_client_that_is_drawn_twice_is_left_out_in_both_slots(blobs, smooth):
     x = blobs.train.x.clone()
     x[200:] = 1e7
     data = replace(blobs, train=replace(blobs.train, x=x))
-    method = fedquilt.fed_vc(fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8), size=16)
+    method = fedquilt.fed_vc(plain(), size=16)
     method = replace(method, select=lambda sizes, rng: np.array([1, 0, 1, 0]))
     for engine in WORKERS:
         module, simulate = Deadly(), []
         if engine == "vectorised":
             module = smooth
-            simulate = [fedquilt.Simulation("hostile", corruption=(Hostile(lambda delta: os._exit(5), who=1),))]
+            simulate = simulated(lambda delta: os._exit(5), who=lambda: 1)
         result = fedquilt.train(module, data, held, method, rounds=1, engine=ENGINES[engine](), simulate=simulate)
         (record,) = result.history.records
         assert [(fault["client"], fault["kind"]) for fault in record["dropped"]] == [(1, "died")] * 2
@@ -380,11 +464,11 @@ def stubborn(delta):
 @pytest.mark.parametrize("act", [sleeping, stubborn])
 def test_a_client_that_never_ends_is_left_out_when_its_time_is_up(act, engine, go, ordinary):
     begun = time.monotonic()
-    result = go(engine, act, client_seconds=1.5)
+    result = go(engine, act, rounds=1, client_seconds=1.5)
     for reason in left_out(result, "too slow"):
         assert reason == "took longer than the 1.5 s of run.client_seconds"
     assert time.monotonic() - begun < 30
-    assert what_is_known(result) == ordinary(engine, "raises")
+    assert what_is_known(result) == ordinary(engine, "raises", rounds=1)
 
 
 def lasting(change):
@@ -405,7 +489,7 @@ def fork():
     os.fork()
 
 
-CHANGES = {
+SETTERS = {
     "threads": lambda: torch.set_num_threads(4),
     "gradients": lambda: torch.set_grad_enabled(False),
     "inference mode": lambda: torch.inference_mode().__enter__(),
@@ -426,17 +510,21 @@ CHANGES = {
     "full hooks": lambda: torch.nn.modules.module.register_module_full_backward_hook(lambda m, x, y: (2 * x[0],)),  # type: ignore[index]
     "a fork": fork,
 }
+CHANGES = {name: lasting(change) for name, change in SETTERS.items()}
+
+ACTS = [*(act for act, _ in RAISED.values()), *ORDINARY.values(), *FORMS.values(), *(act for act, _ in DEATHS.values())]
+ACT = Chosen([*ACTS, *CHANGES.values()])
+CLIENTS = [lambda client=client: client for client in range(6)]
+WHO = Chosen(CLIENTS)
 
 
-@pytest.mark.filterwarnings("ignore:.*Anomaly Detection.*")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", CHANGES)
-def test_settings_that_a_client_changes_are_put_back(name, engine, go, ordinary):
+def test_settings_that_a_client_changes_are_put_back(name, engine, ask, ordinary):
     """Its own update is as good as any; nobody else notices, and neither does the process that asked for the run."""
     before = [setting.read() for setting in SETTINGS]
     expected = ordinary(engine, "behaves")
-    result = go(engine, lasting(CHANGES[name]))
+    result = ask(engine, CHANGES[name])
     assert what_is_known(result) == expected
     assert all(record["dropped"] == [] for record in result.history)
     assert [setting.read() for setting in SETTINGS] == before
@@ -502,7 +590,7 @@ def test_what_a_client_does_to_the_model_reaches_nobody_else(name, precision, bl
     sent = []
     for select in ([HOSTILE, 0, 1], [0, 1]):
         torch.manual_seed(3)
-        method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
+        method = plain()
         method = replace(method, select=lambda sizes, rng, select=select: np.array(select))
         federation = Federation.of(Fickle(MODELS[name]), data, unbalanced, method, 1)
         with fedquilt.inline(precision=precision).open(federation) as session:
@@ -517,7 +605,7 @@ def test_memory_that_a_client_takes_from_the_model_ends_an_inline_run(blobs, unb
     x[unbalanced.client(HOSTILE)] = 1e7
     data = replace(blobs, train=replace(blobs.train, x=x))
     taking = Fickle(lambda net: net.first.weight.untyped_storage().resize_(0))
-    method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
+    method = plain()
     with pytest.raises(SpoiledError, match=f"client {HOSTILE} changed .*: the memory of the model's parameters"):
         fedquilt.train(taking, data, unbalanced, method, rounds=1, engine=fedquilt.inline())
     result = fedquilt.train(taking, data, unbalanced, method, rounds=1, engine=fedquilt.processes(workers=2))
@@ -526,7 +614,7 @@ def test_memory_that_a_client_takes_from_the_model_ends_an_inline_run(blobs, unb
 
 def telling(told):
     """SCAFFOLD, but one client tells something else than its control variate."""
-    method = fedquilt.scaffold(fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8))
+    method = fedquilt.scaffold(plain())
     (exchange,) = method.exchanges
 
     def end(visit, trained):
@@ -552,31 +640,38 @@ TOLD = {
     "1e30": lambda variate: {"variate": variate + 1e30},
     "NaN": lambda variate: {"variate": variate * float("nan")},
 }
+TELL = Chosen(TOLD.values())
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", TOLD)
-def test_what_is_told_besides_the_update_is_checked_as_well(name, engine, go):
-    expected = what_is_known(go(engine, lambda delta: delta, method=telling(TOLD["NaN"])))
-    result = go(engine, lambda delta: delta, method=telling(TOLD[name]))
+def test_what_is_told_besides_the_update_is_checked_as_well(name, engine, ask_method, known):
+    if (engine, "tells NaN") not in known:
+        known[engine, "tells NaN"] = what_is_known(ask_method(engine, telling(TELL), TELL, TOLD["NaN"]))
+    expected = known[engine, "tells NaN"]
+    result = ask_method(engine, telling(TELL), TELL, TOLD[name])
     for reason in left_out(result, "unusable update"):
         assert "variate" in reason or "scaffold" in reason
     assert what_is_known(result) == expected
 
 
+STEPS = {steps: lambda steps=steps: steps for steps in ("0.0", "-3.0", "1e-30", "1e300", "nan")}
+CLAIM = Chosen(STEPS.values())
+
+
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("steps", [0.0, -3.0, 1e-30, 1e300, float("nan")], ids=str)
-def test_steps_that_cannot_be(steps, engine, go):
+@pytest.mark.parametrize("steps", STEPS)
+def test_steps_that_cannot_be(steps, engine, ask_method):
     """FedNova divides by them."""
-    method = fedquilt.fed_nova(fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8))
+    method = fedquilt.fed_nova(plain())
     (exchange,) = method.exchanges
 
     def end(visit, trained):
-        claimed = steps if visit.context.client == HOSTILE else trained.effective_steps
+        claimed = float(CLAIM()) if visit.context.client == HOSTILE else trained.effective_steps
         return Parting(extra_upload={"steps": torch.tensor([claimed], dtype=torch.float64)})
 
     method = replace(method, exchanges=(replace(exchange, end=end),))
-    result = go(engine, lambda delta: delta, method=method)
+    result = ask_method(engine, method, CLAIM, STEPS[steps])
     left_out(result, "unusable update")
     assert torch.isfinite(result.state.vector).all()
 
@@ -614,18 +709,17 @@ KEPT = {
     "without memory": lambda: {"own": emptied(torch.ones(2))},
     "a view of no memory": lambda: {"own": emptied(torch.ones(2, 2).t())},
 }
+KEEP = Chosen(KEPT.values())
 
 
-@pytest.mark.filterwarnings("ignore:.*nested tensors.*")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", KEPT)
-def test_what_a_client_keeps_must_be_fit_to_be_kept(name, engine, go, tmp_path):
+def test_what_a_client_keeps_must_be_fit_to_be_kept(name, engine, ask_method):
     def end(visit, trained):
-        return Parting(client_state=KEPT[name]() if visit.context.client == HOSTILE else {"own": torch.ones(2)})
+        return Parting(client_state=KEEP() if visit.context.client == HOSTILE else {"own": torch.ones(2)})
 
-    method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
-    method = replace(method, exchanges=(Exchange("memory", end=end, remembers=True),))
-    result = go(engine, lambda delta: delta, method=method)
+    method = replace(plain(), exchanges=(Exchange("memory", end=end, remembers=True),))
+    result = ask_method(engine, method, KEEP, KEPT[name])
     left_out(result, "error" if name == "a list" else "unusable update")
 
 
@@ -648,7 +742,7 @@ def test_a_client_that_ends_its_worker_when_it_is_answered_for_is_the_one_to_bla
     def end(visit, trained):
         return Parting(client_state={"own": Bomb() if visit.context.client == HOSTILE else torch.ones(2)})
 
-    method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
+    method = plain()
     method = replace(method, exchanges=(Exchange("memory", end=end, remembers=True),))
     engine = fedquilt.vectorised(block=block, workers=1)
     result = fedquilt.train(smooth, blobs, unbalanced, method, rounds=2, engine=engine)
@@ -672,7 +766,7 @@ def test_an_example_that_cannot_be_read_is_the_fault_of_who_holds_it(error, engi
         return raw
 
     data = replace(blobs, train=replace(blobs.train, x=x), prepare=prepare)
-    method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
+    method = plain()
     result = fedquilt.train(smooth, data, unbalanced, method, rounds=2, engine=ENGINES[engine]())
     for record in result.history:
         assert {fault["client"] for fault in record["dropped"]} == {0, 5}

@@ -15,6 +15,7 @@ import fedquilt
 from fedquilt.algorithm.exchange import Exchange, Parting
 from fedquilt.algorithm.transform import Transform, chain
 from fedquilt.compute.tensors import flat
+from fedquilt.experiment import under_way
 from fedquilt.experiment.folder import RunFolder
 
 ROUNDS = 4
@@ -54,39 +55,57 @@ def train(name, blobs, unbalanced, smooth, **options):
     return fedquilt.train(smooth, blobs, unbalanced, made(name), rounds=ROUNDS, **options)
 
 
+@pytest.fixture(scope="module")
+def wholes():
+    return {}
+
+
+@pytest.fixture
+def whole(wholes, blobs, unbalanced, smooth, tmp_path_factory):
+    """An undisturbed run of a method, inline, and its folder; made once for all that is compared with it."""
+
+    def of(name):
+        if name not in wholes:
+            folder = tmp_path_factory.mktemp("whole") / "run"
+            wholes[name] = train(name, blobs, unbalanced, smooth, out=folder), folder
+        return wholes[name]
+
+    return of
+
+
 @pytest.mark.parametrize("name", METHODS)
-def test_same_seed_same_bits_other_seed_other_bits(name, blobs, unbalanced, smooth):
-    first = train(name, blobs, unbalanced, smooth, seed=1)
-    assert first.digest == train(name, blobs, unbalanced, smooth, seed=1).digest
+def test_same_seed_same_bits_other_seed_other_bits(name, blobs, unbalanced, smooth, whole):
+    first, _ = whole(name)
+    assert first.digest == train(name, blobs, unbalanced, smooth).digest
     assert first.digest != train(name, blobs, unbalanced, smooth, seed=2).digest
 
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("workers", [1, 3])
-def test_workers_do_not_matter(name, workers, blobs, unbalanced, smooth):
-    engine = fedquilt.processes(workers=workers)
-    parallel, plain = train(name, blobs, unbalanced, smooth, engine=engine), train(name, blobs, unbalanced, smooth)
+def test_workers_do_not_matter(name, workers, blobs, unbalanced, smooth, whole):
+    plain, _ = whole(name)
+    parallel = train(name, blobs, unbalanced, smooth, engine=fedquilt.processes(workers=workers))
     assert parallel.digest == plain.digest
     assert _without_seconds(parallel.history) == _without_seconds(plain.history)
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_resumed_run_equals_an_uninterrupted_one(name, blobs, unbalanced, smooth, tmp_path):
-    whole = train(name, blobs, unbalanced, smooth, out=tmp_path / "whole")
+def test_a_resumed_run_equals_an_uninterrupted_one(name, blobs, unbalanced, smooth, whole, tmp_path):
+    expected, folder = whole(name)
     stop = StopAfter(min(2, made(name).course.last_round or ROUNDS))
     with pytest.raises(StopError):
         train(name, blobs, unbalanced, smooth, out=tmp_path / "broken", watcher=stop, checkpoint_seconds=0.0)
     resumed = train(name, blobs, unbalanced, smooth, out=tmp_path / "broken")
-    assert resumed.digest == whole.digest
-    assert _same(resumed.run, whole.run)
-    assert _timeless(tmp_path / "whole") == _timeless(tmp_path / "broken")
+    assert resumed.digest == expected.digest
+    assert _same(resumed.run, expected.run)
+    assert _timeless(folder) == _timeless(tmp_path / "broken")
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_everything_that_a_run_carries_is_in_its_checkpoint(name, blobs, unbalanced, smooth, tmp_path):
+def test_everything_that_a_run_carries_is_in_its_checkpoint(name, whole):
     """Models, groups, the server's memory, the broadcast, and client state: to the bit, and nothing less."""
-    result = train(name, blobs, unbalanced, smooth, out=tmp_path / "run")
-    saved, _ = RunFolder(tmp_path / "run").latest()
+    result, folder = whole(name)
+    saved, _ = RunFolder(folder).latest()
     assert _same(saved, result.run)
     method = made(name)
     announcing = {exchange.name for exchange in method.exchanges if exchange.first_broadcast is not None}
@@ -154,7 +173,7 @@ def test_ctrl_c_between_a_round_and_its_record_saves_the_round_before(blobs, unb
 
     whole = go("whole")
     with monkeypatch.context() as patched:
-        patched.setattr("fedquilt.experiment.under_way.warn_of_left_out", interrupt)
+        patched.setattr(under_way, "warn_of_left_out", interrupt)
         assert go("stopped").interrupted
     assert fedquilt.summary(tmp_path / "stopped")["saved_round"] == 2
     assert go("stopped").digest == whole.digest

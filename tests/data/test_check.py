@@ -15,7 +15,7 @@ from fedquilt.base import registry
 from fedquilt.base.errors import DataError
 from fedquilt.cli import app as cli
 from fedquilt.data.data import Data
-from fedquilt.data.fetch.by_hand import all_by_hand
+from fedquilt.data.fetch.published import all_by_hand
 from fedquilt.data.sets.libsvm import SETS
 
 PLAY = "HAMLET\n\nby William Shakespeare\n\nDramatis Personae\n\n  Ber. Who's there?\n    Nay.\n    Stand.\n    Go.\n"
@@ -113,7 +113,7 @@ def test_another_file_is_refused_unless_it_is_not_checked(home: Path, name: str)
 def test_every_data_set_with_a_digest_is_among_them() -> None:
     taking = {name for name in registry.datasets if "check" in registry.datasets[name].__annotations__}
     assert taking == set(SETS_WITH_DIGESTS)
-    assert {name for name, wanted in all_by_hand().items() if any(each.digests for each in wanted)} <= taking
+    assert {name for name, known in all_by_hand().items() if any(each.digests for each in known.wanted)} <= taking
 
 
 @pytest.mark.parametrize("name", SETS_WITH_DIGESTS)
@@ -136,7 +136,7 @@ def test_info_tells_which_files_are_the_published_ones(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    wanted = all_by_hand()["shakespeare"][0]
+    wanted = all_by_hand()["shakespeare"].wanted[0]
     monkeypatch.setitem(wanted.digests, "t8.shakespeare.txt", digest)
     (home / "t8.shakespeare.txt").write_text("abc")
     (home / "fed_emnist_train.h5").write_bytes(np.zeros(9).tobytes())

@@ -25,14 +25,11 @@ from fedquilt.base import memory
 from fedquilt.base.arguments import ArgumentError
 from fedquilt.base.errors import DataError
 from fedquilt.data.data import Data, Split
-from fedquilt.data.fetch.archives import take_members
-from fedquilt.data.files import open_file
+from fedquilt.data.fetch.download import take_members
+from fedquilt.data.files import open_file, read_unpacked, unpacked
 from fedquilt.data.formats.federated_hdf5 import opened
-from fedquilt.data.formats.idx import read_idx
-from fedquilt.data.formats.json_file import read_json
-from fedquilt.data.formats.rows import rows
-from fedquilt.data.packed import read_unpacked, unpacked
-from fedquilt.data.sets.mnist import FILES
+from fedquilt.data.formats.rows import read_json, rows
+from fedquilt.data.sets.mnist import FILES, read_idx
 from fedquilt.models.weights import load_weights
 from fedquilt.partition.stored import stored
 

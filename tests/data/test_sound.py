@@ -15,7 +15,7 @@ from torch import nn
 
 import fedquilt
 from fedquilt.base.errors import FedquiltError, SpecError
-from fedquilt.data.data import Data, Split
+from fedquilt.data.data import Data, Split, require_sound
 from fedquilt.partition.partition import Partition
 
 LABELS = torch.arange(6) % 2
@@ -47,10 +47,10 @@ def test_data_that_are_not_sound(data: Data, message: str, tmp_path: Path, monke
 
 def test_places_that_do_not_count_are_no_labels() -> None:
     split = Split(torch.zeros(2, 3, dtype=torch.int64), torch.tensor([[0, 1, -100], [-100, -100, -100]]))
-    fedquilt.data.data.require_sound(Data("mine", split, split, classes=2))
+    require_sound(Data("mine", split, split, classes=2))
     wrong = replace(split, y=torch.tensor([[0, -1, -100]] * 2))
     with pytest.raises(FedquiltError, match="a label to train on is -1"):
-        fedquilt.data.data.require_sound(Data("mine", wrong, split, classes=2))
+        require_sound(Data("mine", wrong, split, classes=2))
 
 
 def test_a_population_without_examples() -> None:

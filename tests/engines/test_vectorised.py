@@ -15,7 +15,7 @@ from torch import nn
 import fedquilt
 from fedquilt.base.errors import FedquiltError
 from fedquilt.compute.tensors import from_bytes, to_bytes
-from fedquilt.engines.auto import planned_steps
+from fedquilt.engines.compiling import planned_steps
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation

@@ -17,6 +17,8 @@ import fedquilt
 from fedquilt.analysis.curves import History
 from fedquilt.base.errors import RunError, WorkerError
 from fedquilt.cli import app as cli
+from fedquilt.experiment import report as reporting
+from fedquilt.experiment.page import runs as page_of_runs
 from fedquilt.experiment.sealed import sealed_json, sealed_text
 
 SPEC = {
@@ -28,7 +30,7 @@ SPEC = {
     "engine": {"name": "inline"},
 }
 
-FLIPS = 150
+FLIPS = 70
 
 
 class Failing:
@@ -52,8 +54,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than all the rest."""
-    monkeypatch.setattr("fedquilt.experiment.page.runs.run_figures", lambda *_: [])
-    monkeypatch.setattr("fedquilt.experiment.report.page", lambda *_: "")
+    monkeypatch.setattr(page_of_runs, "run_figures", lambda *_: [])
+    monkeypatch.setattr(reporting, "page", lambda *_: "")
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
 
 

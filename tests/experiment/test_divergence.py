@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import fedquilt
 from fedquilt.analysis.curves import History
-from fedquilt.analysis.divergence import HINT, ROUNDS, divergence
+from fedquilt.analysis.standing import HINT, ROUNDS, divergence
 from fedquilt.cli import app as cli
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition

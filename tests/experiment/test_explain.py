@@ -70,7 +70,7 @@ def test_a_typo_is_answered_with_the_nearest_name_and_without_pytorch() -> None:
 def test_a_function_of_the_users_own_is_explained() -> None:
     own = registry.Registry("method")
     own.register(my_method)
-    found = own.module("my_method")
+    found = own.home("my_method")
     from fedquilt.base.source import read_source
 
     assert [each.takes for each in read_source(found, "my_method").arguments] == ["number"]

@@ -10,7 +10,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedquilt
+from fedquilt.algorithm.loss import with_loss
 from fedquilt.base.errors import MissingExtraError, RunError, SpecError
+from fedquilt.experiment.objective import chosen_loss
 from fedquilt.experiment.progress import Lines, Live, default_display
 
 METHOD = fedquilt.fed_avg(fraction=0.5, batch=8)
@@ -74,6 +76,28 @@ def test_what_evaluation_needs_is_said(kept, blobs, smooth, command):
     command("run", "spec.toml", "--out", "other")
     with pytest.raises(SpecError, match="describes its model; do not pass another"):
         fedquilt.evaluate("other", model=smooth)
+
+
+def test_it_is_evaluated_with_the_loss_it_was_trained_with(unbalanced, blobs, tmp_path):
+    """Also where the loss is the method's own, and not an argument of `train`."""
+
+    def absolute(outputs, targets):
+        return (outputs - nn.functional.one_hot(targets, 3)).abs().sum(1)
+
+    losses = {"argument": {"loss": absolute}, "method": {}}
+    for name, given in losses.items():
+        method = METHOD if given else with_loss(METHOD, chosen_loss(absolute))
+        folder = tmp_path / name
+        ended = fedquilt.train(
+            nn.Linear(8, 3), blobs, unbalanced, method, 1, engine=fedquilt.inline(), out=folder, **given
+        )
+        with pytest.raises(RunError, match="was trained with a loss of your own, which is in no file: give it, as in"):
+            fedquilt.evaluate(folder, data=blobs, model=nn.Linear(8, 3))
+        found = fedquilt.evaluate(folder, data=blobs, model=nn.Linear(8, 3), loss=absolute)
+        assert found["loss"] == pytest.approx(ended.history.records[-1]["loss"])
+    fedquilt.train(nn.Linear(8, 3), blobs, unbalanced, METHOD, 1, engine=fedquilt.inline(), out=tmp_path / "usual")
+    with pytest.raises(SpecError, match="was trained with cross_entropy; do not pass another"):
+        fedquilt.evaluate(tmp_path / "usual", data=blobs, model=nn.Linear(8, 3), loss=absolute)
 
 
 @pytest.mark.parametrize("progress", [None, False])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,8 +11,6 @@ import psutil
 import pytest
 
 import fedquilt
-
-ROOT = Path(__file__).parents[2]
 
 LONG = """
 [run]
@@ -47,25 +43,17 @@ def wait_for_rounds(folder: Path, rounds: int) -> None:
 
 
 @pytest.mark.timeout(300)  # it starts processes one after the other: minutes on a busy machine
-def test_a_few_kills_of_the_whole_process_tree():
-    """`python bench/kills.py` does a hundred; this is the same program."""
-    command = [sys.executable, str(ROOT / "bench" / "kills.py"), "--kills", "3"]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert " is that of the undisturbed run" in answer.stdout
-    assert answer.stdout.splitlines()[1].startswith("3 kills, ")
+def test_a_few_kills_of_the_whole_process_tree(bench, capsys):
+    """`python bench/kills.py` does a hundred; this is the same program, with processes that start at once."""
+    bench("kills", "--kills", "2")
+    _, kills, digest = capsys.readouterr().out.splitlines()
+    assert kills.startswith("2 kills, ")
+    assert " is that of the undisturbed run" in digest
 
 
-def test_ctrl_c_saves_says_how_to_resume_and_leaves_no_worker(tmp_path):
+def test_ctrl_c_saves_says_how_to_resume_and_leaves_no_worker(tmp_path, warm_process):
     (tmp_path / "long.toml").write_text(LONG)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fedquilt", "run", "long.toml", "--out", "stopped"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    process = warm_process.start("run", "long.toml", "--out", "stopped", folder=tmp_path)
     wait_for_rounds(tmp_path / "stopped", 6)
     workers = psutil.Process(process.pid).children()
     os.killpg(process.pid, signal.SIGINT)  # what a terminal does: all processes of the group get it
@@ -84,13 +72,12 @@ def test_ctrl_c_saves_says_how_to_resume_and_leaves_no_worker(tmp_path):
     assert len(resumed.result.history) == 150
 
 
-def test_workers_go_when_their_parent_is_killed(tmp_path):
+def test_workers_go_when_their_parent_is_killed(tmp_path, warm_process):
     (tmp_path / "long.toml").write_text(LONG.replace("rounds = 150", "rounds = 100000"))
-    command = [sys.executable, "-m", "fedquilt", "run", "long.toml", "--out", "killed"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = warm_process.start("run", "long.toml", "--out", "killed", folder=tmp_path)
     wait_for_rounds(tmp_path / "killed", 2)
     workers = psutil.Process(process.pid).children()
-    process.kill()
+    os.kill(process.pid, signal.SIGKILL)
     process.wait()
     gone, alive = psutil.wait_procs(workers, timeout=10)
     assert len(gone) == len(workers) >= 1

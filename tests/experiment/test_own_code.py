@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import every_method
 import pytest
 import torch
 from torch import nn
+from warm_process import WarmProcess
 
 import fedquilt
 from fedquilt.algorithm.metric import Metric
@@ -74,11 +77,19 @@ print(result.digest)
 HELPER = "def times(d, value):\n    return d * value\n"
 
 
-def go(folder: Path, rounds: int) -> str:
-    environment = os.environ | {"PYTHONPATH": str(Path(fedquilt.__file__).parents[1])}
-    command = [sys.executable, "own.py", str(rounds)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    return done.stdout.strip() if done.returncode == 0 else done.stderr
+Go = Callable[[Path, int], str]
+
+
+@pytest.fixture(scope="module")
+def go(warm_process: WarmProcess) -> Go:
+    """Run the script in a folder, and return the digest that it prints, or what is said of an error."""
+
+    def going(folder: Path, rounds: int) -> str:
+        process = warm_process.start("own.py", str(rounds), folder=folder)
+        out, err = process.communicate()
+        return out.strip() if process.returncode == 0 else err
+
+    return going
 
 
 def write(folder: Path, script: str = SCRIPT, helper: str = HELPER) -> None:
@@ -86,17 +97,29 @@ def write(folder: Path, script: str = SCRIPT, helper: str = HELPER) -> None:
     (folder / "helper.py").write_text(helper)
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory, go: Go) -> Path:
+    folder = tmp_path_factory.mktemp("begun")
+    write(folder)
+    assert len(go(folder, 1)) == 64
+    return folder
+
+
 @pytest.fixture
-def begun(tmp_path: Path) -> Path:
-    write(tmp_path)
-    assert len(go(tmp_path, 1)) == 64
-    return tmp_path
+def begun(once: Path, tmp_path: Path) -> Path:
+    """The folder of a script, with a run of one round."""
+    return Path(shutil.copytree(once, tmp_path, dirs_exist_ok=True))
 
 
-def test_an_own_method_with_an_object_of_the_default_repr_is_resumed(begun: Path) -> None:
-    digest = go(begun, 3)
+def test_an_own_method_with_an_object_of_the_default_repr_is_resumed(begun: Path, go: Go) -> None:
+    """In a process that has it elsewhere in memory, which no fork of the first one's parent does."""
+    environment = os.environ | {"PYTHONPATH": str(Path(fedquilt.__file__).parents[1])}
+    command = [sys.executable, "own.py", "3"]
+    resumed = subprocess.run(
+        command, cwd=begun, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
     (begun / "run").rename(begun / "resumed")
-    assert digest == go(begun, 3)
+    assert resumed.stdout.strip() == go(begun, 3)
 
 
 EDITS = {
@@ -109,12 +132,12 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edited_run_is_not_resumed(edit: str, begun: Path) -> None:
+def test_an_edited_run_is_not_resumed(edit: str, begun: Path, go: Go) -> None:
     write(begun, SCRIPT.replace(*EDITS[edit]))
     assert "holds a run of another federation" in go(begun, 3)
 
 
-def test_neither_is_one_whose_helpers_were_edited(begun: Path) -> None:
+def test_neither_is_one_whose_helpers_were_edited(begun: Path, go: Go) -> None:
     write(begun, helper=HELPER.replace("d * value", "value * d"))
     assert "or a value that your code refers to may have changed since" in go(begun, 3)
 

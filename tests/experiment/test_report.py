@@ -11,8 +11,9 @@ import pytest
 import fedquilt
 from fedquilt.analysis.curves import History, rounds_to
 from fedquilt.base.errors import RunError, SpecError
-from fedquilt.experiment.design.experiment import load_experiment
+from fedquilt.experiment import report as reporting
 from fedquilt.experiment.page.curves import Line, figure_of_curves
+from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.runs import HEADER
 from fedquilt.experiment.sealed import sealed_json, sealed_text
 
@@ -146,8 +147,8 @@ def test_report_compares_runs(recorded: Callable[..., Path], tmp_path: Path) -> 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write no figures: they take longer than all the rest."""
-    monkeypatch.setattr("fedquilt.experiment.page.figure.Figure.write", lambda *_: [])
-    monkeypatch.setattr("fedquilt.experiment.report.page", lambda *_: "")
+    monkeypatch.setattr(Figure, "write", lambda *_: [])
+    monkeypatch.setattr(reporting, "page", lambda *_: "")
 
 
 @pytest.mark.usefixtures("quick")
@@ -211,7 +212,7 @@ def _not_begun(path: Path) -> None:
         "method": {"name": "fed_avg"},
         "grid": {"method.lr": [0.1, 0.2]},
     }
-    (path / "experiment.toml").write_text(load_experiment(tables).to_toml())
+    (path / "experiment.toml").write_text(fedquilt.experiment(tables).to_toml())
 
 
 def _no_experiment(path: Path) -> None:

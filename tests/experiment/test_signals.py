@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
+from warm_process import WarmProcess
 
 import fedquilt
 from fedquilt.base import interrupts
+from fedquilt.experiment.folder import RunFolder
 
 LONG = """
 [run]
@@ -45,19 +48,19 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("engine", "first", "second", "seconds"), PAIRS)
-def test_two_signals_within_milliseconds(engine: str, first: str, second: str, seconds: float, tmp_path: Path) -> None:
+def test_two_signals_within_milliseconds(
+    engine: str, first: str, second: str, seconds: float, tmp_path: Path, warm_process: WarmProcess
+) -> None:
     (tmp_path / "long.toml").write_text(LONG.format(engine=engine))
-    words = [sys.executable, "-m", "fedquilt", "run", "long.toml"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     metrics = tmp_path / "runs" / "long" / "metrics.jsonl"
-    with subprocess.Popen(words, cwd=tmp_path, start_new_session=True, **pipes) as process:  # type: ignore[call-overload]
-        while not (metrics.exists() and metrics.read_bytes().count(b"\n") > 3):
-            assert process.poll() is None, process.stderr.read()
-            time.sleep(0.01)
-        for name in (first, second, first):  # to the whole group, as a terminal or a scheduler does
-            os.killpg(process.pid, getattr(signal, name))
-            time.sleep(seconds)
-        out, err = process.communicate(timeout=60)
+    process = warm_process.start("run", "long.toml", folder=tmp_path)
+    while not (metrics.exists() and metrics.read_bytes().count(b"\n") > 3):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    for name in (first, second, first):  # to the whole group, as a terminal or a scheduler does
+        os.killpg(process.pid, getattr(signal, name))
+        time.sleep(seconds)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, "Traceback" in err) == (130, False), err
     about = fedquilt.summary(metrics.parent)
     assert about["damage"] == []
@@ -127,10 +130,29 @@ def test_a_signal_waits_until_it_is_allowed() -> None:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt), interrupts.allowed():
             reached.append("not here")
-        interrupts.hold()
+        interrupts.caught()
         with interrupts.allowed(), pytest.raises(KeyboardInterrupt), interrupts.held():
             reached.append(signalled())
     assert reached == ["to the end"]
+
+
+def test_a_signal_between_loading_and_the_first_round_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from the command line, which takes signals from its start to its end."""
+    keep = RunFolder.keep_partition
+
+    def pressed(*arguments: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        keep(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RunFolder, "keep_partition", pressed)
+    tables = tomllib.loads(LONG.format(engine="inline")) | {"run": {"rounds": 3}}
+    with interrupts.taken(signal.SIGINT):
+        ended = fedquilt.run(tables, out=tmp_path / "run")
+    assert (ended.result.interrupted, ended.result.run.round) == (True, 0)
+    monkeypatch.setattr(RunFolder, "keep_partition", keep)
+    assert fedquilt.resume(tmp_path / "run").result.run.round == 3
 
 
 def test_a_second_signal_raises_again_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_defaults_are_filled_in() -> None:
         "on_divergence": "stop",
         "keep": "last",
     }
-    assert resolved["engine"] == {"name": "processes", "compute": "eager", "precision": "float32", "device": "cpu"}
+    assert resolved["engine"] == {"name": "auto", "compute": "auto", "precision": "float32", "device": "cpu"}
     assert resolved["data"] == {"name": "digits", "test_fraction": 0.2, "seed": 0}
     assert resolved["partition"]["prior"] == "uniform"
     assert (resolved["method"]["lr"], resolved["method"]["batch"]) == (0.1, 10)

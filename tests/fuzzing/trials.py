@@ -23,7 +23,6 @@ from fuzzing.mutations import FILES, Mutation, mutation
 import fedquilt
 from fedquilt.base.text import LONGEST, visible
 from fedquilt.cli import app as cli
-from fedquilt.experiment.design.experiment import load_experiment
 
 PATIENCE = 10.0
 """Seconds that a spec may take until training has begun, and that training may take to end once it is interrupted."""
@@ -184,7 +183,7 @@ def _call(changed: Mutation, moment: _Moment) -> None:
     elif changed.command == "partition":
         fedquilt.inspect_partition("spec.toml", changed.sets)
     else:
-        experiment = load_experiment("spec.toml", changed.sets)
+        experiment = fedquilt.experiment("spec.toml", changed.sets)
         fedquilt.run(experiment.trials[0].spec, out=f"sweep/{experiment.trials[0].name}", watcher=moment)
 
 

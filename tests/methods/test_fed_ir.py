@@ -13,8 +13,8 @@ from torch.nn import functional
 
 import fedquilt
 from fedquilt.algorithm.loss import Loss
-from fedquilt.algorithm.parts.importance import by_class_ratio
 from fedquilt.base.errors import SpecError
+from fedquilt.methods.fed_ir import by_class_ratio
 from fedquilt.partition import Partition
 
 INF = float("inf")

@@ -11,8 +11,8 @@ from fedquilt.algorithm.algorithm import initial_state
 from fedquilt.algorithm.state import ClientStore, Group
 from fedquilt.algorithm.transform import At
 from fedquilt.base.arguments import ArgumentError
-from fedquilt.base.describe import describe
 from fedquilt.base.errors import SpecError
+from fedquilt.base.records import describe
 from fedquilt.methods.fed_opt import fed_adagrad, fed_adam, fed_yogi
 from fedquilt.methods.median import median
 from fedquilt.round.merge import merge

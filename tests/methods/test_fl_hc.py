@@ -13,7 +13,7 @@ import fedquilt
 from fedquilt.base.errors import SpecError
 from fedquilt.methods.fl_hc import cluster
 from fedquilt.partition.partition import Partition
-from fedquilt.simulate.presence import Absence
+from fedquilt.simulate.simulation import Absence
 
 INF = float("inf")
 BASE = {"fraction": 1.0, "batch": 8}

@@ -9,8 +9,8 @@ import torch
 
 import fedquilt
 from fedquilt.base.arguments import ArgumentError
-from fedquilt.base.describe import describe
 from fedquilt.base.errors import SpecError
+from fedquilt.base.records import describe
 from fedquilt.methods.geometric_median import geometric_median
 from fedquilt.methods.krum import krum
 from fedquilt.methods.median import median

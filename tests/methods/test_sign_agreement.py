@@ -8,8 +8,7 @@ import torch
 
 import fedquilt
 from fedquilt.algorithm.algorithm import initial_state
-from fedquilt.algorithm.cohort import Cohort
-from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.algorithm.updates import ClientUpdate, Cohort
 from fedquilt.round.merge import merge
 from fedquilt.round.plan import Plan
 

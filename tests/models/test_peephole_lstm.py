@@ -11,9 +11,9 @@ from torch import nn
 
 import fedquilt
 from fedquilt.data.data import IGNORED, Data
-from fedquilt.engines.auto import pays
+from fedquilt.engines.compiling import pays
 from fedquilt.models import char_lstm
-from fedquilt.models.peephole_lstm import PeepholeLSTM
+from fedquilt.models.lstm import PeepholeLSTM
 from fedquilt.round.federation import Federation
 
 

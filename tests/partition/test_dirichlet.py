@@ -8,7 +8,7 @@ from scipy import stats
 
 from fedquilt.base.arguments import ArgumentError
 from fedquilt.base.errors import SpecError
-from fedquilt.partition import dirichlet
+from fedquilt.partition import dirichlet, power_law
 
 TEN = np.repeat(np.arange(10), 5_000)
 
@@ -17,6 +17,14 @@ def test_balanced_population_of_the_paper() -> None:
     held = dirichlet(TEN, clients=100, alpha=0.5)
     assert (held.sizes == 500).all()
     assert np.array_equal(np.sort(held.indices), np.arange(50_000))
+
+
+def test_power_law_sizes_leave_nobody_without_examples() -> None:
+    held = dirichlet(TEN, clients=500, alpha=1.0, exponent=1.0)
+    assert np.array_equal(held.sizes, power_law(TEN, clients=500, exponent=1.0).sizes)
+    assert np.array_equal(np.sort(held.indices), np.arange(50_000))
+    with pytest.raises(SpecError, match="set only one of the two"):
+        dirichlet(TEN, clients=500, alpha=1.0, exponent=1.0, examples=10)
 
 
 def test_alpha_0_is_one_class_a_client() -> None:

@@ -14,8 +14,7 @@ from torch import nn
 import fedquilt
 from fedquilt.base.errors import DataError
 from fedquilt.base.registry import partitions
-from fedquilt.data.data import Data
-from fedquilt.data.noise import Noise
+from fedquilt.data.data import Data, Noise
 from fedquilt.partition.partition import Partition
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fedquilt
 from fedquilt.base.errors import FedquiltError, SpecError
 from fedquilt.data.data import Data, Split
-from fedquilt.partition.client_tests import deal_tests
+from fedquilt.partition.dealing import deal_tests
 
 PARTITIONS: dict[str, dict[str, Any]] = {
     "iid": {},

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedquilt.algorithm.parts.descent import sgd
-from fedquilt.algorithm.parts.losses.cross_entropy import cross_entropy
+from fedquilt.algorithm.parts.losses import cross_entropy
 from fedquilt.algorithm.transform import At
 from fedquilt.round.local_step import EAGER, FUNCTIONAL, Batch, Carried, Recipe, local_step
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import fedquilt
-from fedquilt.engines.auto import trouble
+from fedquilt.engines.compiling import trouble
 from fedquilt.partition.partition import Partition
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 import fedquilt
 from fedquilt.algorithm.algorithm import initial_state
 from fedquilt.algorithm.loss import Loss
-from fedquilt.algorithm.parts.norms import clip_by_norm
+from fedquilt.algorithm.parts.directions import clip_by_norm
 from fedquilt.partition import Partition
 from fedquilt.simulate.corrupt import corrupt
 from fedquilt.simulate.simulation import corrupt_clients

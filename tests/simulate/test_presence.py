@@ -14,7 +14,7 @@ from fedquilt.partition import Partition
 from fedquilt.partition.population import ClassesHeld, Population
 from fedquilt.simulate.availability import ByClassAndHour
 from fedquilt.simulate.dropout import DropOut
-from fedquilt.simulate.presence import Asked
+from fedquilt.simulate.simulation import Asked
 from fedquilt.simulate.stragglers import Slowness
 
 INF = float("inf")

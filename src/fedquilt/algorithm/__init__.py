@@ -23,7 +23,7 @@ _namespace(
             "add_exchange",
             "claim",
         ),
-        "fedquilt.algorithm.cohort": ("Cohort", "Fold"),
+        "fedquilt.algorithm.updates": ("Cohort", "Fold"),
         "fedquilt.algorithm.exact": ("ExactMean", "WideMean"),
         "fedquilt.algorithm.exchange": (
             "Exchange",

@@ -10,19 +10,15 @@ from fedquilt.algorithm.algorithm import (
     add_exchange,
     claim,
 )
-from fedquilt.algorithm.cohort import Cohort, Fold
 from fedquilt.algorithm.exact import ExactMean, WideMean
 from fedquilt.algorithm.exchange import Exchange, First, Gather, InitialFederation, Parting, Trained, Upload, Visit
 from fedquilt.algorithm.loss import Loss
 from fedquilt.algorithm.metric import Metric
-from fedquilt.algorithm.parts.losses.cross_entropy import cross_entropy
-from fedquilt.algorithm.parts.losses.mean_squared_error import mean_squared_error
-from fedquilt.algorithm.parts.metrics.accuracy import accuracy
-from fedquilt.algorithm.parts.metrics.error import error
-from fedquilt.algorithm.parts.metrics.perplexity import perplexity
-from fedquilt.algorithm.parts.metrics.top5 import top5
+from fedquilt.algorithm.parts.losses import cross_entropy, mean_squared_error
+from fedquilt.algorithm.parts.metrics import accuracy, error, perplexity, top5
 from fedquilt.algorithm.penalty import Penalty, Seen
 from fedquilt.algorithm.transform import At, Transform, chain, stateless
+from fedquilt.algorithm.updates import Cohort, Fold
 from fedquilt.compute.layout import State, Tensors
 
 __all__ = [

@@ -9,15 +9,14 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor
 
-from fedquilt.algorithm.cohort import Reduce
 from fedquilt.algorithm.exchange import Exchange
 from fedquilt.algorithm.loss import Loss
 from fedquilt.algorithm.penalty import Penalty
 from fedquilt.algorithm.state import RunState, ServerState
 from fedquilt.algorithm.transform import Transform
-from fedquilt.base.applied import Applied
-from fedquilt.base.describe import describe
+from fedquilt.algorithm.updates import Reduce
 from fedquilt.base.errors import SpecError
+from fedquilt.base.records import Applied, describe
 from fedquilt.base.types import Indices
 from fedquilt.compute.layout import ModelState, State
 
@@ -178,9 +177,8 @@ def claim(algorithm: Algorithm, by: str, **parts: Any) -> Algorithm:
     claimed = dict(algorithm.applied.claims)
     for part, value in parts.items():
         before = getattr(algorithm, part)
-        fields = (
-            {f"{part}.{name}": (getattr(before, name), new) for name, new in value.items()} if _is_table(value) else {}
-        )
+        given = value.items() if isinstance(value, dict) else ()
+        fields = {f"{part}.{name}": (getattr(before, name), new) for name, new in given}
         for name, (old, new) in (fields or {part: (before, value)}).items():
             if name in claimed and describe(old) != describe(new):
                 words = f" ({WORDS[name]})" if name in WORDS else ""
@@ -190,10 +188,6 @@ def claim(algorithm: Algorithm, by: str, **parts: Any) -> Algorithm:
             claimed.setdefault(name, by)
         parts[part] = replace(before, **value) if fields else value
     return replace(algorithm, applied=replace(algorithm.applied, claims=tuple(claimed.items())), **parts)
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 def check_consistent(algorithm: Algorithm) -> None:

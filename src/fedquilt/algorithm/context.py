@@ -52,5 +52,4 @@ class ClientData:
     relabel: Relabel | None = None
 
     def __len__(self) -> int:
-        """Count the examples."""
         return len(self.rows)

@@ -138,7 +138,6 @@ class WideMean:
     """
 
     def __init__(self, size: int) -> None:
-        """Make an empty mean of vectors of that length."""
         self._digits = torch.zeros(len(_EXPONENTS), size, dtype=torch.int64)
         self._infinite = torch.zeros(size, dtype=torch.float64)
         self._weights: dict[int, float] = {}

@@ -14,12 +14,11 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from fedquilt.algorithm.cohort import Cohort
 from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.algorithm.exact import LARGEST
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.transform import Transform
-from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.algorithm.updates import ClientUpdate, Cohort
 from fedquilt.compute.layout import Layout, ModelState, Tensors
 from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data

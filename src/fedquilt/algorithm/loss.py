@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedquilt.base.replaced import replaced
+from fedquilt.base.errors import SpecError
+from fedquilt.base.records import replaced
+from fedquilt.data.data import IGNORED
 
 Each = Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]
 """(outputs, targets) -> the loss of every prediction, and 1 for those that count (None: all of them)."""
@@ -70,3 +72,26 @@ def with_loss(part: Any, loss: Loss) -> Any:
     True
     """
     return replaced(part, Loss, lambda before: replace(loss, normalise=before.normalise))
+
+
+@dataclass(frozen=True)
+class OwnLoss:
+    """A function of the user's own, of outputs and targets, that returns the loss of every prediction."""
+
+    function: Callable[[Tensor, Tensor], Tensor]
+    name: str
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the losses; ignored positions of a sequence have loss and weight 0."""
+        values, classes = self.function(outputs, targets), not targets.is_floating_point()
+        wanted = targets.shape if classes else targets.shape[:1]
+        if not isinstance(values, Tensor) or values.shape != wanted:
+            got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"type {type(values).__name__}"
+            raise SpecError(
+                f"loss: {self.name} must return one loss per prediction, a tensor of shape {tuple(wanted)} (with torch's "
+                f'losses: reduction="none"); it returned something of {got}'
+            )
+        if not classes or targets.dim() == 1:
+            return values, None
+        counted = targets != IGNORED
+        return values.where(counted, values.new_zeros(())), counted.to(values.dtype)

@@ -17,11 +17,6 @@ Values = Callable[[Tensor, Tensor], Tensor]
 """(outputs, targets), one row per prediction -> one value per prediction. Padding is taken out before."""
 
 
-def as_it_is(mean: float) -> float:
-    """Return the mean."""
-    return mean
-
-
 @dataclass(frozen=True)
 class Metric:
     """The mean of a value over all predictions, or what `finish` makes of that mean.
@@ -36,7 +31,7 @@ class Metric:
 
     name: str
     each: Values
-    finish: Callable[[float], float] = as_it_is
+    finish: Callable[[float], float] | None = None
     classes: int = 0
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -62,6 +57,6 @@ class Metric:
     def finished(self, mean: float) -> float:
         """Return the metric from the mean of its values."""
         try:
-            return self.finish(mean)
+            return mean if self.finish is None else self.finish(mean)
         except Exception as error:
             raise SpecError(f"metrics: {self.name} failed on the mean {mean:g}: {reason_of(error)}") from error

@@ -11,11 +11,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils.hooks import RemovableHandle
 
 from fedquilt.base.errors import FedquiltError
-from fedquilt.compute.layout import Tensors
+from fedquilt.base.types import Indices
+from fedquilt.compute.layout import ModelState, Tensors
+from fedquilt.compute.replica import Replica
+from fedquilt.data.data import Data, Split
+
+TAKEN = 1000
+"""Examples taken at a time. Fixed: a matrix product's last bits may depend on its number of rows."""
+
+
+@torch.no_grad()
+def features_of(replica: Replica, model: ModelState, layer: str, data: Data, split: Split, rows: Indices) -> Tensor:
+    """Return the features of some rows of a split, one row each, in evaluation mode."""
+    found = []
+    tensors = replica.tensors(model)
+    with watched(replica.module.eval(), layer) as features:
+        for part in torch.split(torch.from_numpy(rows), data.at_once or TAKEN):
+            functional_call(replica.module, tensors, (replica.placement.put(data.inputs(split, part)),))
+            assert features.last is not None
+            found.append(replica.placement.fetch(features.last.flatten(0, -2)))
+    return torch.cat(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +92,6 @@ class Features:
     """Holds what the classifier was last given."""
 
     def __init__(self, layer: str) -> None:
-        """Watch the layer of that name."""
         self.layer = layer
         self.last: Tensor | None = None
         self.handle: RemovableHandle | None = None
@@ -103,15 +123,7 @@ def watch(module: nn.Module, layer: str) -> Features:
 
 @contextmanager
 def watched(module: nn.Module, layer: str) -> Iterator[Features]:
-    """Watch a model's classifier for as long as the context lasts.
-
-    >>> import torch
-    >>> net = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
-    >>> with watched(net, "2") as features:
-    ...     _ = net(torch.zeros(5, 4))
-    >>> features.last.shape
-    torch.Size([5, 3])
-    """
+    """Watch a model's classifier for as long as the context lasts."""
     features = watch(module, layer)
     try:
         yield features

@@ -27,7 +27,6 @@ class ClientStore:
     """The clients' state between rounds, by client; a client without state costs nothing."""
 
     def __init__(self, client_states: Mapping[int, State] | None = None) -> None:
-        """Start from earlier client states."""
         self._client_states = dict(client_states or {})
 
     def get(self, client: int) -> State | None:

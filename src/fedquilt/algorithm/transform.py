@@ -111,6 +111,19 @@ def changes_nothing(transform: Transform) -> bool:
     return isinstance(update, partial) and update.func is _chain_update and update.args == ((),)
 
 
+def links(transform: Transform) -> tuple[Transform, ...]:
+    """Return what a chain consists of, chains within it too; any other transform is its own only link.
+
+    >>> one, two = chain(), Transform(stateless, print)
+    >>> links(chain(chain(two, one), two)) == (two, two)
+    True
+    """
+    update = transform.update
+    if isinstance(update, partial) and update.func is _chain_update:
+        return tuple(link for part in update.args[0] for link in links(part))
+    return (transform,)
+
+
 def _chain_init(transforms: tuple[Transform, ...], params: Tensors) -> State:
     states = {str(index): transform.init(params) for index, transform in enumerate(transforms)}
     return {index: state for index, state in states.items() if state}

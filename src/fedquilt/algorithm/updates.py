@@ -1,10 +1,10 @@
-"""What clients send back: one update, those of a block as matrices, or the sum of several; and who is left out."""
+"""What clients send back, one by one, a block at once or summed, what is known of them before, and what takes it in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -81,11 +81,9 @@ class BlockUpdate:
     examples: Sequence[int]
 
     def __len__(self) -> int:
-        """Count the clients."""
         return len(self.clients)
 
     def __iter__(self) -> Iterator[ClientUpdate]:
-        """Yield the updates one by one."""
         columns = (self.weights, self.losses, self.steps, self.examples)
         tensors = (self.values.vector, self.values.buffers, self.values.counters)
         for client, slot, *rest in zip(self.clients, self.slots, *tensors, *columns, strict=True):
@@ -125,3 +123,46 @@ def one_by_one(answers: Iterable[Answer]) -> Iterator[ClientUpdate | Fault]:
             yield from answer
         else:
             yield answer
+
+
+class Cohort(NamedTuple):
+    """What is known of a round's cohort before it answers."""
+
+    parameters: int
+    weight: float
+    clients: int
+    population: int
+
+
+class Fold(Protocol):
+    """Takes in updates one at a time, in any order, and ends with one vector."""
+
+    def add(self, update: ClientUpdate) -> None:
+        """Take in one update. Its tensors may be overwritten after the call."""
+
+    def finish(self) -> Tensor | None:
+        """Return the result, or nothing if no weight was reported."""
+
+
+@runtime_checkable
+class BlockFold(Fold, Protocol):
+    """A fold that can take in the updates of a block of clients at once, with the same bits."""
+
+    def add_block(self, block: BlockUpdate) -> None:
+        """Take in the updates of a block. Its tensors may be overwritten after the call."""
+
+
+@runtime_checkable
+class SummingFold(Fold, Protocol):
+    """A fold that is an exact sum: parts of it can be made elsewhere, and have the same bits."""
+
+    @property
+    def total(self) -> Tensor:
+        """What was taken in, as 64-bit integers."""
+
+    def add_sum(self, part: PartialSum) -> None:
+        """Take in what another such fold, for the same cohort, has taken in."""
+
+
+Reduce = Callable[[Cohort], Fold]
+"""The cohort -> an empty fold."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from fedquilt.base.errors import FedquiltError, MissingExtraError, nearest
+from fedquilt.base.errors import FedquiltError, nearest, optional
 from fedquilt.base.text import counted, html_table
 
 EVALUATED = ("accuracy", "loss", "metrics")
@@ -37,11 +37,9 @@ class History:
     done: int = 0
 
     def __len__(self) -> int:
-        """Count the rounds."""
         return len(self.records)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Iterate over the records."""
         return iter(self.records)
 
     @property
@@ -148,10 +146,7 @@ class History:
         >>> frame.index.name, frame.columns.tolist(), float(frame.accuracy[1])
         ('round', ['accuracy', 'clients', 'top5'], 0.5)
         """
-        try:
-            import pandas
-        except ImportError:
-            raise MissingExtraError("to_pandas()", "pandas") from None
+        pandas = optional("pandas", "to_pandas()", "pandas")
         rows = [
             {name: value for name, value in record.items() if name != "metrics"} | record.get("metrics", {})
             for record in self.records

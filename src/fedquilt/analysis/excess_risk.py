@@ -30,7 +30,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedquilt.algorithm.parts import penalties
+from fedquilt.algorithm.parts import features as feature_parts
 
 Numbers = Sequence[float] | npt.NDArray[Any] | Tensor
 Matrix = Sequence[Sequence[float]] | npt.NDArray[Any] | Tensor
@@ -38,12 +38,7 @@ Matrix = Sequence[Sequence[float]] | npt.NDArray[Any] | Tensor
 
 @dataclass(frozen=True)
 class ExcessRisk:
-    """G₁, G₂ and G₃ of Theorem 4, and what they are made of.
-
-    >>> risk = ExcessRisk(1.0, 0.5, 2.0, 0.0, 0.3, trace=1.0, feature_norms=(4.0,), skew=1.0, rademacher=0.2)
-    >>> risk.total
-    3.5
-    """
+    """G₁, G₂ and G₃ of Theorem 4, and what they are made of."""
 
     agnostic: float
     """G₁: the weights p̂ are not those of the true mixture."""
@@ -92,16 +87,7 @@ def trace_norm(matrix: Matrix) -> float:
     values = _double(matrix)
     if not bool(values.isfinite().all()):  # the decomposition would raise
         return math.nan
-    return float(penalties.trace_norm(values))
-
-
-def feature_norm(features: Matrix) -> float:
-    """Return ‖φ(X)‖_F = √(Σ_i ⟨φ(x_i), φ(x_i)⟩) of features with a row for every example.
-
-    >>> feature_norm(torch.tensor([[1.0, 1.0], [1.0, 1.0]]))
-    2.0
-    """
-    return float(penalties.frobenius(_double(features)))
+    return float(feature_parts.trace_norm(values))
 
 
 def weighted_rademacher(weights: Numbers, sizes: Numbers, norms: Numbers, trace: float, classes: int) -> float:
@@ -113,16 +99,6 @@ def weighted_rademacher(weights: Numbers, sizes: Numbers, norms: Numbers, trace:
     count = _sizes(sizes)
     share = _weights(weights, len(count))
     return trace * math.sqrt(classes) * float(share / count @ _double(norms))
-
-
-def centroid_distances(means: Matrix, centre: Numbers) -> Tensor:
-    """Return every client's ‖m_k − m‖₂, for centroids m_k of shape (clients, features) and m of shape (features,).
-
-    >>> centroid_distances([[0.0, 0.0], [3.0, 4.0]], centre=[0.0, 0.0]).tolist()
-    [0.0, 5.0]
-    """
-    distances: Tensor = torch.linalg.vector_norm(_double(means) - _double(centre), dim=1)
-    return distances
 
 
 def discrepancy(means: Matrix, weights: Numbers) -> float:
@@ -137,7 +113,7 @@ def discrepancy(means: Matrix, weights: Numbers) -> float:
     """
     centroids = _double(means)
     share = _weights(weights, len(centroids))
-    return float(share @ centroid_distances(centroids, share @ centroids))
+    return float(share @ torch.linalg.vector_norm(centroids - share @ centroids, dim=1))
 
 
 def excess_risk(

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.algorithm.features import features_of
-from fedquilt.algorithm.penalty import classifier_layer
+from fedquilt.algorithm.penalty import classifier_layer, features_of
 from fedquilt.base.rng import generator, torch_seeded
 from fedquilt.base.types import Indices
 from fedquilt.compute.layout import ModelState
@@ -62,21 +61,7 @@ def principal_plane(rows: Floats) -> tuple[Floats, float]:
 
 
 def feature_map(federation: Federation, model: ModelState, points: int = POINTS) -> FeatureMap:
-    """Draw the features that a model gives of every client's examples, and of all clients' together.
-
-    >>> from fedquilt.experiment.build import build
-    >>> from fedquilt.experiment.spec import check_spec
-    >>> federation, _ = build(check_spec({
-    ...     "run": {"rounds": 1},
-    ...     "data": {"name": "digits"},
-    ...     "partition": {"name": "shards", "clients": 5},
-    ...     "model": {"name": "softmax_regression"},
-    ...     "method": {"name": "fed_avg"},
-    ... }))
-    >>> drawn = feature_map(federation, federation.initial, points=30)
-    >>> len(drawn.everyone), {client: len(held) for client, held in drawn.clients.items()}, drawn.discrepancy > 0
-    (30, {0: 30, 1: 30, 2: 30, 3: 30, 4: 30}, True)
-    """
+    """Draw the features that a model gives of every client's examples, and of all clients' together."""
     layer = layer_of(federation)
     draws = generator(federation.seed, "feature map")
     held = federation.partition

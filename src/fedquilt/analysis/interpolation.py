@@ -54,22 +54,7 @@ def interpolate(
     split: SplitName = "train",
     theta: Sequence[float] | None = None,
 ) -> Interpolation:
-    """Evaluate the models on the line between two, on the whole of a split.
-
-    >>> import fedquilt as fq
-    >>> from fedquilt.experiment.build import build
-    >>> from fedquilt.experiment.spec import check_spec
-    >>> federation, _ = build(check_spec({
-    ...     "run": {"rounds": 1},
-    ...     "data": {"name": "digits"},
-    ...     "partition": {"name": "iid", "clients": 2},
-    ...     "model": {"name": "softmax_regression"},
-    ...     "method": {"name": "fed_avg"},
-    ... }))
-    >>> line = interpolate(federation, federation.initial, federation.initial, theta=[0.0, 0.5, 1.0])
-    >>> line.theta, line.loss[0] == line.loss[2] == line.best_parent
-    ((0.0, 0.5, 1.0), True)
-    """
+    """Evaluate the models on the line between two, on the whole of a split."""
     places = np.linspace(FIRST, LAST, POINTS).tolist() if theta is None else list(theta)
     losses, accuracies = zip(
         *(_evaluated(federation, between(first, second, each), split) for each in places), strict=True

@@ -35,18 +35,22 @@ from fedquilt.base.schedule import Schedule, Stages, scheduled
 from fedquilt.base.text import short, visible
 
 
+def _wrong(text: str) -> PydanticCustomError:
+    return PydanticCustomError("plain", "{text}", {"text": text})
+
+
 def _finite(value: float) -> float:
     if not math.isfinite(value):
-        raise PydanticCustomError("plain", "must be a finite number")
+        raise _wrong("must be a finite number")
     return value
 
 
 def _whole_or_infinite(value: object) -> float:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    if (isinstance(value, int) and not isinstance(value, bool) and value >= 1) or (
+        isinstance(value, float) and value == math.inf
+    ):
         return value
-    if isinstance(value, float) and value == math.inf:
-        return value
-    raise PydanticCustomError("plain", "must be an integer of 1 or more, or inf")
+    raise _wrong("must be an integer of 1 or more, or inf")
 
 
 _TABLE = "a table such as { initial = 0.1, factor = 0.99 } or { stages = [[1, 0.1], [100, 0.01]] }"
@@ -63,17 +67,15 @@ def _changing(number: Callable[[object], float], value: object) -> object:
 
 
 def _check_table(number: Callable[[object], float], table: dict[str, object]) -> None:
-    known = {"initial", "factor", "every", "least", "most"}
-    if "stages" in table:
-        known = {"stages"}
+    known = {"stages"} if "stages" in table else {"initial", "factor", "every", "least", "most"}
     for key in table:
         if key not in known:
-            raise PydanticCustomError("plain", "{text}", {"text": f"{key}: unknown key; {nearest(key, known)}"})
+            raise _wrong(f"{key}: unknown key; {nearest(key, known)}")
     try:
         made = scheduled(table)
     except (TypeError, ValueError) as error:
         text = "initial is required" if "initial" in str(error) and "missing" in str(error) else str(error)
-        raise PydanticCustomError("plain", "{text}", {"text": f"is not a schedule: {text}; write {_TABLE}"}) from None
+        raise _wrong(f"is not a schedule: {text}; write {_TABLE}") from None
     firsts = [value for _, value in made.stages] if isinstance(made, Stages) else [made.initial]
     for first in firsts:
         number(int(first) if float(first).is_integer() else first)
@@ -81,17 +83,17 @@ def _check_table(number: Callable[[object], float], table: dict[str, object]) ->
 
 def _positive(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise PydanticCustomError("plain", "must be a number, or a table that describes how it changes over rounds")
+        raise _wrong("must be a number, or a table that describes how it changes over rounds")
     if not value > 0:
-        raise PydanticCustomError("plain", "must be greater than 0")
+        raise _wrong("must be greater than 0")
     return _finite(float(value))
 
 
 def _whole_number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise PydanticCustomError("plain", "must be an integer, or a table that describes how it changes over rounds")
+        raise _wrong("must be an integer, or a table that describes how it changes over rounds")
     if value < 1:
-        raise PydanticCustomError("plain", "must be at least 1")
+        raise _wrong("must be at least 1")
     return _in_memory(A_PASS, value)
 
 
@@ -102,9 +104,12 @@ def _in_memory(each: int, value: int) -> int:
         try:
             require_memory("so many", value * each)
         except DataError as error:
-            raise PydanticCustomError("plain", "{text}", {"text": f"is too large: {error}"}) from None
+            raise _wrong(f"is too large: {error}") from None
     return value
 
+
+_PREFIX = "key_"
+"""Sets our keys apart from names that pydantic reserves: `model_…`, `copy`, `_…`."""
 
 A_PASS = 1000
 """Bytes that a pass over a client's data takes at least: the order of its examples is drawn before it trains."""
@@ -153,7 +158,6 @@ class ArgumentError(ValueError):
     """Arguments that a function does not take; `problems` has them one by one."""
 
     def __init__(self, function: str, problems: list[Problem]) -> None:
-        """Collect the problems of one call."""
         self.problems = problems
         shown = [f"{function}: {problem.key}: {problem.message}" for problem in problems[:10]]
         more = [f"and {len(problems) - 10:,} more"] if len(problems) > 10 else []
@@ -181,11 +185,11 @@ def check(
     """
     model = _model(function, given) if isinstance(function, Hashable) else _model.__wrapped__(function, given)
     try:
-        checked = model(**{_field(key): _plain_number(value) for key, value in arguments.items()})
+        checked = model(**{_PREFIX + key: _plain_number(value) for key, value in arguments.items()})
     except ValidationError as error:
         raise ArgumentError(name or model.__name__, _problems(error, list(model.model_fields))) from None
     more = checked.model_extra or {}
-    return {_key(name): getattr(checked, name) for name in [*model.model_fields, *more]}
+    return {name.removeprefix(_PREFIX): getattr(checked, name) for name in [*model.model_fields, *more]}
 
 
 def _plain_number(value: object) -> object:
@@ -203,7 +207,7 @@ def _model(function: Callable[..., object], given: frozenset[str]) -> type[BaseM
             extra = "allow"
         elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL and name not in given:
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-            fields[_field(name)] = (_from_toml(hints.get(name, Any)), default)
+            fields[_PREFIX + name] = (_from_toml(hints.get(name, Any)), default)
     config = ConfigDict(extra=extra, strict=True, arbitrary_types_allowed=True)
     title = getattr(function, "__name__", type(function).__name__)
     try:
@@ -236,8 +240,8 @@ def paths(function: Callable[..., object]) -> set[str]:
 @functools.cache  # a sweep asks it of every trial
 def _paths(function: Callable[..., object]) -> frozenset[str]:
     hints = _hints(function)
-    named = (name for name in _parameters(function) if Path in (hints.get(name), *typing.get_args(hints.get(name))))
-    return frozenset(named)
+    every = {name: hints.get(name) for name in _parameters(function)}
+    return frozenset(name for name, hint in every.items() if Path in (hint, *typing.get_args(hint)))
 
 
 def _parameters(function: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
@@ -266,7 +270,7 @@ def _instance(kind: type, value: object) -> object:
     """Take a record as it is: its fields are not the caller's to get wrong."""
     if isinstance(value, kind):
         return value
-    raise PydanticCustomError("plain", f"must be a {kind.__name__}")
+    raise _wrong(f"must be a {kind.__name__}")
 
 
 def _hints(function: Callable[..., object]) -> dict[str, Any]:
@@ -279,22 +283,12 @@ def _hints(function: Callable[..., object]) -> dict[str, Any]:
         return {}  # A user's own function with annotations that cannot be resolved: its arguments go unchecked.
 
 
-def _field(key: str) -> str:
-    # pydantic reserves some names of its own (`model_…`, `copy`, `_…`); a prefix keeps ours apart.
-    return f"key_{key}"
-
-
-def _key(field: str) -> str:
-    return field.removeprefix("key_")
-
-
 def _problems(error: ValidationError, fields: list[str]) -> list[Problem]:
     problems: dict[str, str] = {}
     for detail in error.errors():
-        key = ".".join(
-            [_key(str(detail["loc"][0])), *(str(part) for part in detail["loc"][1:] if isinstance(part, int))]
-        )
-        problems.setdefault(key, _plain(detail, key, [_key(field) for field in fields]))
+        field, *inside = detail["loc"]
+        key = ".".join([str(field).removeprefix(_PREFIX), *(str(part) for part in inside if isinstance(part, int))])
+        problems.setdefault(key, _plain(detail, key, [field.removeprefix(_PREFIX) for field in fields]))
     return [Problem(visible(key), message) for key, message in problems.items()]
 
 

@@ -7,7 +7,9 @@ import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from fedquilt.base.text import LONGEST_TEXT, visible
 
@@ -52,8 +54,15 @@ class MissingExtraError(FedquiltError):
     """A part that needs an optional dependency."""
 
     def __init__(self, what: str, extra: str) -> None:
-        """Name the part and the extra that brings it."""
         super().__init__(f"{what} needs an optional dependency; install it with: pip install 'fedquilt[{extra}]'")
+
+
+def optional(package: str, what: str, extra: str) -> Any:
+    """Import an optional dependency, or say which part needs it and which extra brings it."""
+    try:
+        return import_module(package)
+    except ImportError:
+        raise MissingExtraError(what, extra) from None
 
 
 class OverflowInSumError(FedquiltError):

@@ -47,17 +47,7 @@ def take(*signals: signal.Signals) -> dict[signal.Signals, Handler]:
 
 @contextmanager
 def taken(*signals: signal.Signals) -> Iterator[None]:
-    """Take signals over, as `take` does, until the end of a block.
-
-    >>> with taken(signal.SIGINT):
-    ...     signal.raise_signal(signal.SIGINT)  # remembered
-    ...     try:
-    ...         with allowed():
-    ...             print("not reached")
-    ...     except KeyboardInterrupt:
-    ...         print("interrupted")
-    interrupted
-    """
+    """Take signals over, as `take` does, until the end of a block."""
     outer = _State.taken
     before = take(*signals)
     try:
@@ -78,7 +68,7 @@ def ignore(*signals: signal.Signals) -> None:
 
 @contextmanager
 def allowed() -> Iterator[None]:
-    """Let signals raise KeyboardInterrupt here; whoever catches it calls `hold()` first."""
+    """Let signals raise KeyboardInterrupt here; whoever catches it calls `caught()` first."""
     if not _ours():
         yield
         return
@@ -106,7 +96,13 @@ def held() -> Iterator[None]:
 
 
 def hold() -> None:
-    """Let nothing interrupt what follows, until the next `allowed()`."""
+    """Let nothing interrupt what follows, until the next `allowed()`, which raises what arrived before or meanwhile."""
+    if _ours():
+        _State.open = False
+
+
+def caught() -> None:
+    """Let nothing interrupt what follows a KeyboardInterrupt, and forget further signals: they asked for the same."""
     if _ours():
         _State.open = _State.waiting = False
 

@@ -41,13 +41,15 @@ class Namespace(ModuleType):
         return found
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Keep a function where Python puts the file of the same name, as it does once the file is imported."""
-        if isinstance(value, ModuleType) and name in vars(value) and value.__name__ == self.home(name):
-            value = getattr(value, name)
+        """Keep a public name where Python puts the file or folder of the same name, as it does once that is imported."""
+        if isinstance(value, ModuleType) and (name in self._defined or self._is_home(value, name)):
+            return  # the name is found when it is first used
         super().__setattr__(name, value)
 
+    def _is_home(self, module: ModuleType, name: str) -> bool:
+        return name in vars(module) and module.__name__ == self.home(name)
+
     def __dir__(self) -> list[str]:
-        """List what a user may want, and nothing else."""
         version = ["__version__"] if "__version__" in vars(self) else []
         return sorted([*self.names(), *self._within, *version])
 

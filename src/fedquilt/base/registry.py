@@ -97,17 +97,14 @@ class Registry:
         return {} if self._home is None else _found(self._home).get(self._decorator, {})
 
     def __getitem__(self, name: str) -> Callable[..., object]:
-        """Return the function of that name."""
         if name not in self._functions and name in self._entries():
             importlib.import_module(self._entries()[name].module)
         return self._functions[name]
 
     def __contains__(self, name: object) -> bool:
-        """Say whether the name is registered."""
         return name in self._functions or name in self._entries()
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names, sorted."""
         return iter(sorted({*self._functions, *self._entries()}))
 
     def unknown(self, name: str) -> str:
@@ -127,10 +124,6 @@ class Registry:
         """Return the names of the function's parameters, or None if it takes others besides."""
         entry = self._entry(name)
         return None if entry.open else entry.parameters
-
-    def module(self, name: str) -> str:
-        """Return the module that the function is written in."""
-        return self._entry(name).module
 
     def _entry(self, name: str) -> RegisteredFunction:
         found = self._entries().get(name)
@@ -185,7 +178,7 @@ class Wrappers(Registry):
         """Add a wrapper whose first argument is the method (a decorator)."""
 
         def once(algorithm: Any, **arguments: Any) -> Any:
-            from fedquilt.base.applied import applied_once
+            from fedquilt.base.records import applied_once
 
             return applied_once(algorithm, function, arguments)
 
@@ -199,8 +192,8 @@ models = Registry("model", "fedquilt.models", "models", "[model]")
 datasets = Registry("data set", "fedquilt.data.sets", "datasets", "[data]")
 partitions = Registry("partition", "fedquilt.partition", "partitions", "[partition]")
 engines = Registry("engine", "fedquilt.engines", "engines", "[engine]")
-losses = Registry("loss", "fedquilt.algorithm.parts.losses", "losses", "[run] loss")
-metrics = Registry("metric", "fedquilt.algorithm.parts.metrics", "metrics", "[run] metrics")
+losses = Registry("loss", "fedquilt.algorithm.parts", "losses", "[run] loss")
+metrics = Registry("metric", "fedquilt.algorithm.parts", "metrics", "[run] metrics")
 trackers = Registry("tracker", "fedquilt.experiment.tracking", "trackers", "[run] track")
 
 _EVERY = (methods, wrappers, simulations, models, datasets, partitions, engines, losses, metrics, trackers)

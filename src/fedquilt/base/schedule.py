@@ -28,7 +28,6 @@ class Schedule:
     most: float = math.inf
 
     def __post_init__(self) -> None:
-        """Refuse what is no schedule."""
         if not (self.initial > 0 and 0 < self.factor < math.inf and self.every >= 1 and 0 <= self.least <= self.most):
             raise ValueError(
                 "initial and factor must be above 0, every must be at least 1, and `least` must be at most `most`"
@@ -55,7 +54,6 @@ class Stages:
     stages: tuple[tuple[int, float], ...]
 
     def __post_init__(self) -> None:
-        """Refuse what is no schedule."""
         firsts = [first for first, _ in self.stages]
         if not firsts or firsts[0] != 1 or firsts != sorted(set(firsts)) or any(v <= 0 for _, v in self.stages):
             raise ValueError("stages must be pairs [first round, value], the first of them at round 1, values above 0")

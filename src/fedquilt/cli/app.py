@@ -20,8 +20,7 @@ from typer.core import TyperGroup
 import fedquilt
 from fedquilt.base.errors import DataError, FedquiltError, RunError, SpecError
 from fedquilt.base.text import visible
-from fedquilt.cli.console import complain, err, warn
-from fedquilt.cli.exits import FAILED, INTERRUPTED, WRONG
+from fedquilt.cli.console import FAILED, INTERRUPTED, WRONG, complain, err, warn
 
 
 class Commands(TyperGroup):

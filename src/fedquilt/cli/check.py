@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+import fedquilt
 from fedquilt.base.memory import in_words
 from fedquilt.base.text import counted
-from fedquilt.cli.console import err, out, warn
-from fedquilt.cli.exits import FAILED
+from fedquilt.cli.console import FAILED, err, out, warn
 from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scale, Sets, Unsets
 
 if TYPE_CHECKING:
@@ -32,11 +32,10 @@ def check(
     no_import: NoImport = False,
 ) -> None:
     """Say what an experiment would run: trials, rounds, time on this machine, from short trials, and memory."""
-    from fedquilt.experiment.design.experiment import load_experiment
     from fedquilt.experiment.sweeping.check import check as estimate
     from fedquilt.experiment.sweeping.display import sweep_display
 
-    experiment = load_experiment(file, sets or (), unsets or (), scale, only or ())
+    experiment = fedquilt.experiment(file, sets or (), unsets or (), scale, only or ())
     display = sweep_display(err, "short trials") if err.is_terminal else None
     try:
         found = estimate(experiment, folder, jobs, display, measure=not quick)

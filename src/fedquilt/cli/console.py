@@ -1,4 +1,7 @@
-"""Where the command line writes: nothing that a spec, a file or a client has put into a text reaches a terminal raw."""
+"""Where the command line writes: nothing that a spec, a file or a client has put into a text reaches a terminal raw.
+
+Exit codes, which scripts rely on, are here too; 0 is done.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,15 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from fedquilt.base.text import visible
+
+FAILED = 1
+"""The run failed."""
+
+WRONG = 2
+"""Wrong usage, spec or folder."""
+
+INTERRUPTED = 130
+"""Interrupted, and can be resumed."""
 
 
 def console(stderr: bool = False) -> Console:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -15,11 +15,8 @@ from rich.table import Column, Table
 from fedquilt.base import registry
 from fedquilt.base.errors import DataError, nearest
 from fedquilt.cli.console import err, out, say
-
-if TYPE_CHECKING:
-    from fedquilt.data.fetch.by_hand import Wanted
-    from fedquilt.data.fetch.published import File, PublishedData
-    from fedquilt.data.fetch.tell import Tell
+from fedquilt.data.fetch.folders import folders
+from fedquilt.data.fetch.published import ByHand, File, PublishedData, Tell, Wanted, all_by_hand, all_published
 
 app = typer.Typer(help="List, describe and fetch data sets.", no_args_is_help=True)
 BY_HAND_STATE = "by hand"
@@ -49,39 +46,30 @@ def info(
     ] = False,
 ) -> None:
     """Describe a data set: counts, licence, sources, where its files are looked for and which are missing."""
-    from fedquilt.data.fetch.by_hand import all_by_hand
-    from fedquilt.data.fetch.published_counts import COUNTS
-
     published = _published(name)
     files: list[tuple[File | Wanted, Path]]
     if published is None:
+        known = all_by_hand().get(name, ByHand())
         say(registry.datasets.summary(name))
-        for counts in COUNTS.get(name, {}).values():
+        for counts in known.counts:
             say(str(counts))
         say(_by_hand(name) or "It has no published files: nothing is to be fetched.")
-        wanted = all_by_hand().get(name, ())
-        files = [(each, found) for each in wanted if (found := each.found()) is not None]
+        files = [(each, found) for each in known.wanted if (found := each.found()) is not None]
     else:
-        _describe(published)
+        say(published.about)
+        say(f"examples: {published.train:,} to train, {published.test:,} to test, {published.classes} classes")
+        say(f"in a spec: {published.in_spec}")
+        say(f"licence: {published.licence}")
+        for source in published.sources:
+            say(f"source: {source}")
+        for folder in folders():
+            say(f"looked for in: {', '.join(str(folder / below) for below in published.folders)}")
+        for file in published.files:
+            where = published.found(file)
+            say(f"missing: {file.name}" if where is None else f"found: {where}")
         files = [(each, found) for each in published.files if (found := published.found(each)) is not None]
     if check:
         _check(name, files)
-
-
-def _describe(published: PublishedData) -> None:
-    from fedquilt.data.fetch.folders import folders
-
-    say(published.about)
-    say(f"examples: {published.train:,} to train, {published.test:,} to test, {published.classes} classes")
-    say(f"in a spec: {published.in_spec}")
-    say(f"licence: {published.licence}")
-    for source in published.sources:
-        say(f"source: {source}")
-    for folder in folders():
-        say(f"looked for in: {', '.join(str(folder / below) for below in published.folders)}")
-    for file in published.files:
-        found = published.found(file)
-        say(f"missing: {file.name}" if found is None else f"found: {found}")
 
 
 def _check(name: str, files: list[tuple[File | Wanted, Path]]) -> None:
@@ -115,7 +103,7 @@ def get(name: Name) -> None:
             raise DataError(f"{name}: its files cannot be fetched; put them in place by hand, as listed above")
         say(_by_hand(name) or f"{name} has no published files: nothing is to be fetched.")
         return
-    from fedquilt.data.fetch.get import fetch
+    from fedquilt.data.fetch.download import fetch
 
     with _progress() as tell:
         placed = fetch(published, tell, say)
@@ -139,15 +127,11 @@ def _progress() -> Iterator[Tell]:
 
 def _names() -> list[str]:
     """List every data set: those of published files by their own names, the others by the function that makes them."""
-    from fedquilt.data.fetch.published import all_published
-
     known = all_published()
     return sorted({*registry.datasets, *known} - {published.family for published in known.values()})
 
 
 def _published(name: str) -> PublishedData | None:
-    from fedquilt.data.fetch.published import all_published
-
     names = _names()
     family = [member.name for member in all_published().values() if member.family == name]
     if family:
@@ -159,11 +143,8 @@ def _published(name: str) -> PublishedData | None:
 
 def _by_hand(name: str) -> str:
     """Say what a data set looks for that fedquilt cannot fetch; nothing if it is none of those."""
-    from fedquilt.data.fetch.by_hand import all_by_hand
-    from fedquilt.data.fetch.folders import folders
-
-    files = all_by_hand().get(name)
-    if files is None:
+    files = all_by_hand().get(name, ByHand()).wanted
+    if not files:
         return ""
     sources = dict.fromkeys(wanted.source for wanted in files)
     return "\n".join(
@@ -177,11 +158,9 @@ def _by_hand(name: str) -> str:
 
 
 def _state(name: str) -> tuple[str, str]:
-    from fedquilt.data.fetch.by_hand import all_by_hand
-
     published = _published(name)
     if published is None:
-        needed = [wanted for wanted in all_by_hand().get(name, ()) if not wanted.when]
+        needed = [wanted for wanted in all_by_hand().get(name, ByHand()).wanted if not wanted.when]
         state = "present" if all(wanted.found() for wanted in needed) else BY_HAND_STATE
         return state if needed else "nothing to fetch", registry.datasets.summary(name)
     found = len(published.files) - len(published.missing())

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 import fedquilt
-from fedquilt.cli.closing import close
 from fedquilt.cli.console import out, say
 from fedquilt.cli.options import NoImport, RunFolderPath
+from fedquilt.cli.run import close
 from fedquilt.experiment.progress import watcher
 
 EXAMPLE = "fedquilt resume runs/first"
@@ -38,7 +38,7 @@ def resume(
     aside = _set_aside(run_folder)
     try:
         # A finished run is opened all the same: its result is said again.
-        ended = fedquilt.resume(run_folder, rounds, display, from_start, changes)
+        ended = fedquilt.resume(run_folder, rounds, display, from_start, sets=changes)
     finally:
         if display is not None:
             display.close()

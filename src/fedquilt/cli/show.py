@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 import fedquilt
-from fedquilt.analysis.divergence import ending
+from fedquilt.analysis.standing import ending
 from fedquilt.base.errors import RunError
 from fedquilt.base.text import amount, clock, counted, figure, percent, scores
 from fedquilt.cli.console import out, say, warn
@@ -31,7 +31,7 @@ def show(
         bool, typer.Option("--diagnose", help="Also train the next round's clients and measure why they disagree.")
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on showing rounds for as long as the run lasts.")
+        bool, typer.Option("--follow", "-f", help="Show rounds as they end, for as long as the run lasts.")
     ] = False,
     no_import: NoImport = False,
 ) -> None:
@@ -44,7 +44,7 @@ def show(
         if diagnose:
             raise RunError(f"{folder}: holds {counted(len(runs), 'run')}: name one of them to diagnose it")
         if follow:
-            _follow(_only_running(folder, runs))
+            _follow(_running(folder, runs))
         elif json:
             print(as_json([run.about() for run in runs]))
         else:
@@ -95,14 +95,15 @@ def _list(runs: list[Listed]) -> None:
             warn(run.problem)
 
 
-def _only_running(folder: Path, runs: list[Listed]) -> Path:
-    """Return the one run that is going on, or say which to name."""
-    going = [run for run in runs if run.state == "running"]
-    if len(going) == 1:
-        return going[0].path
-    names = ", ".join(run.name for run in (going or runs)[:5])
-    why = f"{counted(len(going), 'run')} of it are going on" if going else "none of its runs is going on"
-    raise RunError(f"{folder}: {why}: name one of them, such as {names}")
+def _running(folder: Path, runs: list[Listed]) -> Path:
+    """Return the run to follow: one that is running, the first of several."""
+    running = [run for run in runs if run.state == "running"]
+    if not running:
+        names = ", ".join(run.name for run in runs[:5])
+        raise RunError(f"{folder}: none of its runs is running: name one of them, such as {names}")
+    first, *others = running
+    say(f"Following {first.path}{'; also running: ' if others else ''}{', '.join(run.name for run in others)}")
+    return first.path
 
 
 def _follow(folder: Path) -> None:
@@ -119,7 +120,7 @@ def _follow(folder: Path) -> None:
             )
             say(f"round {record['round']}{f'/{total}' if total else ''}  {words}".rstrip())
     except KeyboardInterrupt:
-        say("No longer followed; the run goes on.")
+        say("No longer followed; the run continues.")
         return
     say(f"{folder}: {quiet_summary(folder)['state']}")
 

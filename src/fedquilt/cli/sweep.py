@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import fedquilt
-from fedquilt.analysis.divergence import HINT
-from fedquilt.cli.console import complain, out, say, warn
-from fedquilt.cli.exits import FAILED, INTERRUPTED
+from fedquilt.analysis.standing import HINT
+from fedquilt.cli.console import FAILED, INTERRUPTED, complain, out, say, warn
 from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scale, Sets, Unsets
-from fedquilt.cli.results import show_results
+from fedquilt.cli.report import show_results
 
 if TYPE_CHECKING:
     from fedquilt.experiment.design.experiment import Experiment
@@ -34,15 +33,14 @@ def sweep(
     unsets: Unsets = None,
     folder: Out = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop after so many minutes; the same command goes on later.")
+        float | None, typer.Option(min=0, help="Stop after so many minutes; the same command continues later.")
     ] = None,
     on: Annotated[
         str | None, typer.Option(help="Run the trials on a Ray cluster: ray://HOST:PORT, ray://auto or ray://local.")
     ] = None,
     no_import: NoImport = False,
 ) -> None:
-    """Run an experiment's trials, several at once; finished ones are kept, interrupted ones go on."""
-    from fedquilt.experiment.design.experiment import load_experiment
+    """Run an experiment's trials, several at once; finished ones are kept, interrupted ones continued."""
     from fedquilt.experiment.sweeping.display import sweep_display
     from fedquilt.experiment.sweeping.local import ThisMachine
 
@@ -52,7 +50,7 @@ def sweep(
     with ExitStack() as stack:
         here: Place | None = stack.enter_context(closing(ThisMachine())) if on is None else None
         stack.enter_context(closing(display))
-        experiment = load_experiment(file, sets or (), unsets or (), scale, only or ())
+        experiment = fedquilt.experiment(file, sets or (), unsets or (), scale, only or ())
         if here is None:
             here, jobs = _on_cluster(stack, str(on), experiment, folder, jobs)
         done = fedquilt.sweep(experiment, (), folder, jobs, (), None, display, (), budget, here)

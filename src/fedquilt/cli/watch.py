@@ -1,4 +1,4 @@
-"""`fedquilt watch`: the page of a report, kept up to date while runs go on."""
+"""`fedquilt watch`: the page of a report, kept up to date during runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from fedquilt.cli.console import say
-from fedquilt.cli.options import NoImport
 
 EXAMPLE = "fedquilt watch runs/demo"
 
@@ -17,9 +16,8 @@ def watch(
     paths: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Run folders, folders of runs, or experiments.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8765,
     target: Annotated[float | None, typer.Option(help="Target accuracy (default: 95% of the best).")] = None,
-    no_import: NoImport = False,
 ) -> None:
-    """Serve the page of a report on this machine alone; it grows while runs go on. Ctrl-C ends it."""
+    """Serve the page of a report on this machine alone; it grows during runs. Ctrl-C ends it."""
     from fedquilt.experiment.page.watch import Watch
     from fedquilt.experiment.report import gather
 
@@ -28,4 +26,4 @@ def watch(
         say(f"Open {served.address} in a browser. It is served to this machine alone; Ctrl-C ends it.")
         served.serve()
     except KeyboardInterrupt:
-        say("Ended; the runs go on.")
+        say("Ended; the runs continue.")

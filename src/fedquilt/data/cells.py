@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fedquilt.base.errors import MissingExtraError
+from fedquilt.base.errors import optional
 
 CellIds = npt.NDArray[np.uint64]
 
@@ -27,13 +27,10 @@ def smallest_cells(coordinates: npt.NDArray[np.float64]) -> CellIds:
     >>> [hex(cell) for cell in smallest_cells(np.array([[48.2082, 16.3738], [np.nan, 0.0]])).tolist()]
     ['0x476d079f105d2fbd', '0x0']
     """
-    try:
-        from s2cell import lat_lon_to_cell_id
-    except ImportError:
-        raise MissingExtraError("finding S2 cells", "geo") from None
+    s2cell = optional("s2cell", "finding S2 cells", "geo")
     known = np.isfinite(coordinates).all(axis=1)
     found = np.full(len(coordinates), NOWHERE)
-    found[known] = [lat_lon_to_cell_id(*pair, DEEPEST) for pair in coordinates[known].tolist()]
+    found[known] = [s2cell.lat_lon_to_cell_id(*pair, DEEPEST) for pair in coordinates[known].tolist()]
     return found
 
 

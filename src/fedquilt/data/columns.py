@@ -10,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedquilt.base.arguments import InMemory
 from fedquilt.base.errors import DataError, nearest
 from fedquilt.base.memory import require_memory
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data, Split, require_countable
-from fedquilt.data.numbered import number_clients
-from fedquilt.data.scale import to_range
-from fedquilt.data.stratified import stratified
+from fedquilt.data.labels import number_clients, stratified
+from fedquilt.data.preprocess import to_range
 
 Values = npt.NDArray[Any]
 
@@ -126,15 +124,12 @@ def data_of_columns(
     if scale:
         low, high = xs[0].min(axis=0), xs[0].max(axis=0)
         xs = [to_range(x, low, high) for x in xs]
+    xs = [x if x.dtype.kind == "i" else x.astype(np.float32) for x in xs]
     first, second = (
-        Split(_tensor(x), torch.from_numpy(labels), None if ids is None else ids[index], part.coordinates)
+        Split(torch.from_numpy(x), torch.from_numpy(labels), None if ids is None else ids[index], part.coordinates)
         for index, (part, x, labels) in enumerate(zip(both, xs, y, strict=True))
     )
     return Data(name, first, second, classes=count, class_names=names)
-
-
-def _tensor(x: Values) -> Tensor:
-    return torch.from_numpy(x if x.dtype.kind == "i" else x.astype(np.float32))
 
 
 def _require_owners(part: Columns, client: str | None) -> None:

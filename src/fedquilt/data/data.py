@@ -1,4 +1,4 @@
-"""A data set: raw arrays, and how they become a model's input."""
+"""A data set: raw arrays, how they become a model's input, and noise that is fixed for every example."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedquilt.base.errors import DataError
 from fedquilt.base.memory import require_memory
-from fedquilt.data.noise import Noise
+from fedquilt.base.rng import generator
 
 IGNORED = -100
 """A target that does not count: padding in a sequence."""
@@ -30,12 +30,44 @@ Augment = Callable[[Tensor, np.random.Generator], Tensor]
 """Raw examples to model input with random changes, drawn from the generator alone."""
 
 
-def whole(targets: Tensor) -> Tensor:
-    """Return classes as losses and metrics take them: a data set may keep them in fewer bytes.
+@dataclass(frozen=True, eq=False, repr=False)
+class Noise:
+    """Gaussian noise of a standard deviation for every row of a split; `split` sets those of two splits apart.
 
-    >>> whole(torch.tensor([3], dtype=torch.int16)).dtype, whole(torch.tensor([0.5])).dtype
-    (torch.int64, torch.float32)
+    It is drawn when it is needed and never kept: it depends on the seed, the split and the row alone, so that an example
+    looks the same in every round, batch and process. `numbers` are the rows' numbers in the whole split, where this is the
+    noise of some of its rows.
     """
+
+    std: npt.NDArray[np.float32]
+    seed: int
+    split: str = "train"
+    numbers: npt.NDArray[np.int64] | None = None
+
+    def only(self, rows: npt.NDArray[np.int64]) -> Noise:
+        """Return the noise of some rows, which is what it was."""
+        return Noise(self.std[rows], self.seed, self.split, rows if self.numbers is None else self.numbers[rows])
+
+    def added(self, x: Tensor, rows: npt.NDArray[np.int64]) -> Tensor:
+        """Add every row's own noise to inputs that are ready for the model."""
+        if not x.is_floating_point():
+            raise DataError(f"noise can only be added to floating-point inputs, but the model's inputs are {x.dtype}")
+        # One key; the row is the counter's second word, so that every row has its own stream at little cost.
+        rng = generator(self.seed, f"feature noise {self.split}")
+        state = rng.bit_generator.state
+        distinct, indices = np.unique(rows, return_inverse=True)
+        drawn = np.zeros((len(distinct), *x.shape[1:]), dtype=np.float32)
+        stds, numbers = self.std[distinct], distinct if self.numbers is None else self.numbers[distinct]
+        for index in np.flatnonzero(stds).tolist():
+            state["state"]["counter"][1] = numbers[index]
+            rng.bit_generator.state = state
+            rng.standard_normal(dtype=np.float32, out=drawn[index])
+        drawn *= stds.reshape(-1, *[1] * (drawn.ndim - 1))
+        return x + torch.from_numpy(drawn)[torch.from_numpy(indices.reshape(-1))]
+
+
+def whole(targets: Tensor) -> Tensor:
+    """Return classes as losses and metrics take them: a data set may keep them in fewer bytes."""
     return targets if targets.is_floating_point() else targets.long()
 
 
@@ -55,19 +87,13 @@ class Split:
     noise: Noise | None = None
 
     def __repr__(self) -> str:
-        """Say how large it is, not all that is in it."""
         return f"Split({len(self)} examples of shape {tuple(self.x.shape[1:])})"
 
     def __len__(self) -> int:
-        """Count the examples."""
         return len(self.y)
 
     def only(self, rows: npt.NDArray[np.int64]) -> Split:
-        """Return a split that holds these rows alone.
-
-        >>> Split(torch.zeros(5, 2), torch.arange(5)).only(np.array([3, 1])).y.tolist()
-        [3, 1]
-        """
+        """Return a split that holds these rows alone."""
         taken = torch.from_numpy(rows)
         return Split(
             self.x.index_select(0, taken),
@@ -161,7 +187,6 @@ class Data:
         return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
 
     def __repr__(self) -> str:
-        """Say how large it is, not all that is in it."""
         targets = f"{self.classes} classes" if self.classes else "numbers as targets"
         return f"Data({self.name}: {len(self.train)} to train, {len(self.test)} to test, {targets})"
 

@@ -67,20 +67,12 @@ def unrolled(
 
 
 def to_indices(raw: Tensor) -> Tensor:
-    """Turn symbols kept in few bytes into what an embedding takes.
-
-    >>> to_indices(torch.tensor([3], dtype=torch.int16))
-    tensor([3])
-    """
+    """Turn symbols kept in few bytes into what an embedding takes."""
     return raw.long()
 
 
 def _before(counts: Indices) -> Indices:
-    """Return how many there are before each.
-
-    >>> _before(np.array([3, 1, 2])).tolist()
-    [0, 3, 4]
-    """
+    """Return how many there are before each."""
     return np.cumsum(counts) - counts
 
 

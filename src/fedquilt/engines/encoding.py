@@ -14,9 +14,8 @@ from typing import Any, get_args
 from safetensors import SafetensorError
 from torch import Tensor, float32, int64
 
-from fedquilt.algorithm.cohort import Cohort
 from fedquilt.algorithm.state import ServerState
-from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Fault, Kind, PartialSum
+from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Cohort, Fault, Kind, PartialSum
 from fedquilt.compute.layout import Layout, ModelState, State
 from fedquilt.compute.tensors import from_bytes, to_bytes
 from fedquilt.engines.shared import rows_of, write

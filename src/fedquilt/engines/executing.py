@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from fedquilt.engines.execution import Execution
 from fedquilt.round.federation import Federation
@@ -22,8 +22,9 @@ class Executing:
 
     @property
     def where(self) -> str:
-        """Where local steps are executed, how exactly, and for how many clients at once."""
-        blocks = f", blocks of {self.execution.block}" if self.execution.block > 1 else ""
+        """Where local steps are executed, how exactly, and for how many clients at once, where that decides bits."""
+        decides = self.execution.block > 1 and self.execution.compute != "fused"
+        blocks = f", blocks of {self.execution.block}" if decides else ""
         return f"{self.execution.placement.device}, {self.execution.placement.precision}{blocks}"
 
     def settled(self, federation: Federation, rounds: int) -> Self:
@@ -37,3 +38,13 @@ class Executing:
     def computing(self, compute: str) -> Self:
         """Return the engine with what was decided before."""
         return replace(self, execution=replace(self.execution, compute=compute))  # type: ignore[arg-type]
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return what a spec's `[engine]` says of the execution."""
+        execution = self.execution
+        about = {
+            "compute": execution.compute,
+            "precision": execution.placement.precision,
+            "device": execution.placement.device,
+        }
+        return about if execution.block == 1 else {"block": execution.block} | about

@@ -7,6 +7,7 @@ depend on its batch. Compiled or mapped code may differ from eager code in the l
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,24 +17,27 @@ from fedquilt.base.errors import FedquiltError, SpecError, reason_of
 from fedquilt.compute.device import CPU, Placement, require
 from fedquilt.compute.kernels import build
 from fedquilt.compute.kernels.layers import kernels_of
-from fedquilt.engines.auto import keep_apart, kernels_pay, pays, trouble
-from fedquilt.round.block import Program, unmappable
+from fedquilt.compute.kernels.stack import KERNEL
+from fedquilt.engines.compiling import keep_apart, kernels_pay, pays, trouble
+from fedquilt.round.block import BlockProgram, Program, unmappable
 from fedquilt.round.federation import Federation
+from fedquilt.round.fused import FusedProgram, unfusable
 from fedquilt.round.plan import Plan
 from fedquilt.round.rehearsal import Rehearsal
 from fedquilt.round.server import Server
 from fedquilt.round.site import Site
 from fedquilt.round.views import View, placed, with_kernels
 
-Compute = Literal["auto", "eager", "compiled"]
+Compute = Literal["auto", "eager", "compiled", "fused"]
 
 
 @dataclass(frozen=True)
 class Execution:
     """How clients are trained: `block` at once, eagerly or compiled, and where.
 
-    A model with layers that have kernels (`fedquilt.compute.kernels`) is compiled by those, for one client
-    at a time; every other model's whole step, as a program.
+    "compiled": a model with layers that have kernels (`fedquilt.compute.kernels`) is compiled by those, for one client at a
+    time; every other model's whole step, as a program. "fused": all steps of a client are taken by the kernel for stacks of
+    linear layers.
     """
 
     block: int = 1
@@ -45,8 +49,20 @@ class Execution:
         return kernels_of(view.replica.module) if self.block == 1 and self.placement == CPU else ()
 
     def _trouble(self, view: Federation | Server | Site) -> str | None:
+        """Say why what is to be compiled cannot be, if so."""
+        if self.compute == "fused":
+            return build.trouble(KERNEL)
         kernels = self._kernels(view)
         return build.trouble(*kernels) if kernels else trouble()
+
+    def whole(self, view: Federation | Server | Site) -> bool:
+        """Say whether the whole local step is compiled, for any number of clients at once."""
+        return self.compute == "compiled" and not self._kernels(view)
+
+    def unfusable(self, view: Federation | Server | Site) -> str | None:
+        """Say why the kernel for stacks of linear layers cannot train a run's clients, if so."""
+        split = Rehearsal.of(view).stand_in
+        return unfusable(view.replica.module, view.algorithm, view.data, split, self.placement)
 
     def require(self, view: Federation | Server | Site) -> None:
         """Refuse a device that is not here, and a precision that the model cannot be trained in here.
@@ -70,9 +86,12 @@ class Execution:
         """Decide what "auto" is for a run, and fall back to eager code, with a warning, where nothing can be compiled."""
         self.require(view)
         if self.compute == "auto":
-            worth = kernels_pay if self._kernels(view) else pays
-            return replace(self, compute="compiled" if worth(view, rounds) else "eager")
-        reason = self._trouble(view) if self.compute == "compiled" else None
+            return replace(self, compute=self.decided(view, rounds)[0])
+        reason = self.unfusable(view) if self.compute == "fused" else None
+        if reason is not None:
+            warnings.warn(f'compute = "fused": training runs eagerly: {reason}', RuntimeWarning, stacklevel=2)
+            return replace(self, compute="eager")
+        reason = None if self.compute == "eager" else self._trouble(view)
         if reason is not None:
             warnings.warn(
                 f"cannot compile on this machine; training runs eagerly: {reason}", RuntimeWarning, stacklevel=2
@@ -80,20 +99,47 @@ class Execution:
             return replace(self, compute="eager")
         return self
 
+    def decided(
+        self, view: Federation | Server, rounds: int, say: Callable[[str], None] = lambda text: None
+    ) -> tuple[Compute, str]:
+        """Decide how the local steps of a run are executed: the rule behind `compute = "auto"`, and why.
+
+        What takes a while is said before it begins.
+        """
+        unfusable = self.unfusable(view)
+        kernels = (KERNEL,) if unfusable is None else self._kernels(view)
+        if not kernels:
+            return "compiled" if pays(view, rounds) else "eager", f"not fused: {unfusable}"
+        if not kernels_pay(kernels, view, rounds):
+            return "eager", "the run is too short for compiling to pay"
+        if not all(map(build.compiled_before, kernels)):
+            say("compiling a kernel, once for this machine: some seconds")
+        trouble = build.trouble(*kernels)
+        if trouble is not None:
+            return "eager", trouble
+        if unfusable is None:
+            return "fused", "a kernel takes all steps of a client"
+        return "compiled", "kernels for layers"
+
     def placed(self, view: View) -> View:
         """Return a view of a run with its model on the device, if it can be trained there, and its layers as computed."""
         self.require(view)
         there = placed(view, self.placement)
         return with_kernels(there) if self.compute == "compiled" and self._kernels(view) else there
 
-    def program(self, view: Federation | Site) -> Program | None:
+    def program(self, view: Federation | Site) -> BlockProgram | None:
         """Return the program that trains blocks of clients, or refuse with the reason.
 
         There is none where clients are trained step by step.
         """
         compiled = self.compute == "compiled"
-        if compiled and self._trouble(view) is not None:
+        if self.compute != "eager" and self._trouble(view) is not None:
             raise FedquiltError(f"this run is compiled, but this machine cannot compile: {self._trouble(view)}")
+        if self.compute == "fused":
+            why = self.unfusable(view)
+            if why is not None:
+                raise FedquiltError(f'compute = "fused" is not possible here: {why}; use compute = "eager"')
+            return FusedProgram(view.replica, view.algorithm, self.block)
         if self.block == 1 and (not compiled or self._kernels(view)):
             return None
         reason = unmappable(view.replica.module, view.algorithm)

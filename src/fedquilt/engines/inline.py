@@ -7,9 +7,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from fedquilt.algorithm.state import ClientStore, ServerState
 from fedquilt.algorithm.updates import Answer
+from fedquilt.base.arguments import Size
 from fedquilt.base.errors import FedquiltError
 from fedquilt.base.registry import engines
 from fedquilt.compute.device import Device, Placement, Precision
@@ -18,7 +20,7 @@ from fedquilt.compute.layout import ModelState
 from fedquilt.compute.pinned import pinned
 from fedquilt.engines.executing import Executing
 from fedquilt.engines.execution import Compute, Execution
-from fedquilt.round.block import Program
+from fedquilt.round.block import BlockProgram
 from fedquilt.round.evaluation import Evaluation, SplitName
 from fedquilt.round.federation import Federation
 from fedquilt.round.plan import Plan
@@ -28,21 +30,29 @@ from fedquilt.round.warm_up import warm_up
 
 
 @engines.register
-def inline(compute: Compute = "eager", precision: Precision = "float32", device: Device = "cpu") -> Engine:
+def inline(
+    compute: Compute = "eager", precision: Precision = "float32", device: Device = "cpu", block: Size = 1
+) -> Engine:
     """One client after the other in this process; for reference and debugging.
 
     `compute = "compiled"` compiles the local step, several steps per call. `precision = "bf16"` runs the model under
-    autocast. `device` is torch's: "cpu", "cuda" or "mps".
+    autocast. `device` is torch's: "cpu", "cuda" or "mps". With a `block`, so many clients are trained at once, as
+    `vectorised` does.
 
     >>> inline().execution
     Execution(block=1, compute='eager', placement=Placement(device='cpu', precision='float32'))
     """
-    return InlineEngine(Execution(compute=compute, placement=Placement(device, precision)))
+    return InlineEngine(Execution(block, compute, Placement(device, precision)))
 
 
 @dataclass(frozen=True)
 class InlineEngine(Executing):
     """See `inline`."""
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Return what a spec's `[engine]` says of it."""
+        return {"name": "inline"} | self._arguments()
 
     @contextmanager
     def open(self, federation: Federation) -> Iterator[Session]:
@@ -67,7 +77,7 @@ class InlineSession:
 
     site: Site
     execution: Execution
-    program: Program | None
+    program: BlockProgram | None
 
     def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
         """Run the plan's clients in the order of their slots."""

@@ -11,7 +11,7 @@ from fedquilt.compute.layout import State
 from fedquilt.compute.tensors import to_bytes
 from fedquilt.engines.encoding import ProtocolError
 from fedquilt.engines.tasks import Reply, Sums, Task, TaskResult
-from fedquilt.round.block import Program
+from fedquilt.round.block import BlockProgram
 from fedquilt.round.checks import Expected, Uploads, uploads_of, wrong_form
 from fedquilt.round.hosting import SpoiledError
 from fedquilt.round.partial import summed
@@ -20,7 +20,7 @@ from fedquilt.round.site import Site
 
 def perform(
     site: Site,
-    program: Program | None,
+    program: BlockProgram | None,
     task: Task,
     state: ServerState,
     at: Callable[[int], None] = lambda index: None,
@@ -54,7 +54,7 @@ def perform(
 
 
 def _trained(
-    site: Site, program: Program | None, task: Task, state: ServerState, at: Callable[[int], None]
+    site: Site, program: BlockProgram | None, task: Task, state: ServerState, at: Callable[[int], None]
 ) -> Iterator[Answer]:
     uploads = uploads_of(site.algorithm, site.layout, state.broadcast)
     if program is not None and not task.alone:

@@ -30,7 +30,7 @@ from fedquilt.engines.shared import shared, shared_models, write
 from fedquilt.engines.tasks import Task
 from fedquilt.engines.transport import Answered, Event, Joined, Left
 from fedquilt.engines.worker import SPOILED, SharedMemory, work
-from fedquilt.round.block import Program
+from fedquilt.round.block import BlockProgram
 from fedquilt.round.site import Site
 
 ENDING = 1.0
@@ -66,7 +66,7 @@ class Pipes:
     def __init__(
         self,
         site: Site,
-        program: Program | None,
+        program: BlockProgram | None,
         execution: Execution,
         workers: int,
         start: Start,

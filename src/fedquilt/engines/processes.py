@@ -1,4 +1,4 @@
-"""One single-threaded worker process per core: the default.
+"""One single-threaded worker process per core.
 
 Parameters and results lie in shared memory, data are inherited, and nothing is pickled per client. Clients are handed out
 one at a time, the largest first, and evaluations in chunks. A worker that dies is replaced and its task done again, with
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from fedquilt.base.arguments import Size, Workers
 from fedquilt.base.cores import cores
@@ -35,7 +36,7 @@ def processes(
     precision: Precision = "float32",
     device: Device = "cpu",
 ) -> Engine:
-    """One single-threaded worker process per core, sharing memory; the default.
+    """One single-threaded worker process per core, sharing memory.
 
     `workers` is the number of cores unless given, or 1 on a `device` other than the CPU. `start` is how they are started:
     "fork" on Linux (ready at once), "spawn" elsewhere and for other devices. Neither changes the result.
@@ -45,7 +46,7 @@ def processes(
     >>> processes(workers=2, start="fork").workers
     2
     """
-    return _engine(workers, start, Execution(1, compute, Placement(device, precision)))
+    return process_engine(workers, start, Execution(1, compute, Placement(device, precision)))
 
 
 @engines.register
@@ -65,15 +66,30 @@ def vectorised(
     >>> vectorised(block=8, workers=1).execution.block
     8
     """
-    return _engine(workers, start, Execution(block, compute, Placement(device, precision)))
+    return process_engine(workers, start, Execution(block, compute, Placement(device, precision)))
 
 
-def _engine(workers: int | None, start: Start | None, execution: Execution) -> ProcessEngine:
+def process_engine(workers: int | None, start: Start | None, execution: Execution) -> ProcessEngine:
+    """Return an engine with a worker per core, unless their number is given.
+
+    >>> process_engine(3, "fork", Execution()).workers
+    3
+    """
     on_cpu = execution.placement.device == "cpu"
     if start == "fork" and not on_cpu:
         raise SpecError(f'start: a forked process cannot use device = "{execution.placement.device}"; use "spawn"')
-    usual: Start = "fork" if on_cpu and sys.platform == "linux" else "spawn"
-    return ProcessEngine(execution, workers or (cores() if on_cpu else 1), start or usual)
+    return ProcessEngine(
+        execution, workers or (cores() if on_cpu else 1), start or usual_start(execution.placement.device)
+    )
+
+
+def usual_start(device: str) -> Start:
+    """Return how workers are started unless that is given.
+
+    >>> usual_start("cuda")
+    'spawn'
+    """
+    return "fork" if device == "cpu" and sys.platform == "linux" else "spawn"
 
 
 @dataclass(frozen=True)
@@ -82,6 +98,13 @@ class ProcessEngine(Executing):
 
     workers: int
     start: Start
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Return what a spec's `[engine]` says of it."""
+        name = "processes" if self.execution.block == 1 else "vectorised"
+        start = {} if self.start == usual_start(self.execution.placement.device) else {"start": self.start}
+        return {"name": name, "workers": self.workers} | start | self._arguments()
 
     @contextmanager
     def open(self, federation: Federation) -> Iterator[Session]:

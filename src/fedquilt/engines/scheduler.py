@@ -10,8 +10,9 @@ import math
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from fedquilt.algorithm.updates import Fault, Kind
@@ -135,6 +136,18 @@ class _Lane:
         return self.given.popleft()
 
 
+class Answers(Iterator[Done]):
+    """The answers of a job, as they come. Whoever has enough of them leaves out the clients that have not answered."""
+
+    def __init__(self, each: Iterator[Done], leave_out_rest: Callable[[str], None]) -> None:
+        """Go through `each`; `leave_out_rest` ends the tasks that are not done, for a reason."""
+        self._each, self.leave_out_rest = each, leave_out_rest
+
+    def __next__(self) -> Done:
+        """Wait for an answer."""
+        return next(self._each)
+
+
 class Scheduler:
     """Work for the lanes of a transport. What a lane was doing when it left is done again, with the same bits.
 
@@ -154,7 +167,7 @@ class Scheduler:
         """The lanes that are there."""
         return {number: lane.about for number, lane in self._lanes.items()}
 
-    def begin(self, model: ModelState, tasks: Sequence[Task], broadcast: State | None = None) -> Iterator[Done]:
+    def begin(self, model: ModelState, tasks: Sequence[Task], broadcast: State | None = None) -> Answers:
         """Begin tasks that work on one model; return their answers, in any order, each good until the next is asked for.
 
         Answers of jobs are asked for in the order in which the jobs began.
@@ -165,7 +178,7 @@ class Scheduler:
         if tasks:
             self._jobs.append(job)
             self._hand_out()
-        return self._answers(job)
+        return Answers(self._answers(job), partial(self._leave_out_rest, job))
 
     def _answers(self, job: _Job) -> Iterator[Done]:
         while job.unanswered or job.done or job.failure is not None:
@@ -295,6 +308,17 @@ class Scheduler:
                     break
                 ticket.leave_out_all(reason, "absent")
                 self._again(job, ticket)
+
+    def _leave_out_rest(self, job: _Job, reason: str) -> None:
+        """Leave out the clients of a job that have not answered; lanes that are at work for them are stopped."""
+        for lane in [lane for lane in self._lanes.values() if any(given is job for given, _ in lane.given)]:
+            self._transport.stop(lane.about.lane)
+            del self._lanes[lane.about.lane]
+            self._take_back(lane)
+        for ticket in list(job.queue):
+            job.queue.remove(ticket)
+            ticket.leave_out_all(reason, "too slow")
+            self._finish(job, ticket, NOBODY, None)
 
     # Where tasks go
 

@@ -11,7 +11,7 @@ from fedquilt.algorithm.updates import Answer, Fault
 from fedquilt.compute.layout import ModelState
 from fedquilt.engines.execution import Execution
 from fedquilt.engines.grouping import WORTH_SUMMING, Grouping
-from fedquilt.engines.scheduler import Done, Scheduler
+from fedquilt.engines.scheduler import Answers, Done, Scheduler
 from fedquilt.engines.tasks import Sums, Task
 from fedquilt.engines.transport import Transport
 from fedquilt.round.evaluation import Counted, Evaluation, SplitName, chunks, combine, evaluation_failed
@@ -58,17 +58,35 @@ class ScheduledSession:
 
     def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
         """Begin to run the plan's clients, the largest first."""
-        tasks, blocks = [], self.execution.blocks(planned)
-        sums = self._sums(planned)
+        blocks, sums = self.execution.blocks(planned), self._sums(planned)
         if self.grouping is not None:
             blocks = self.grouping.grouped(blocks, len(self.scheduler.lanes), sums is not None)
-        for slots in blocks:
+        return updates(self._noted(self.begin(planned, state, store, blocks, sums)))
+
+    def begin(
+        self,
+        planned: Plan,
+        state: ServerState,
+        store: ClientStore,
+        groups: Iterable[Sequence[int]],
+        sums: Sums | None = None,
+    ) -> Answers:
+        """Begin to run the clients in some slots of a plan, a task for each group of them."""
+        tasks = []
+        for slots in groups:
             clients = [planned.client_of[slot] for slot in slots]
             client_states = [store.get(client) for client in clients]
             worth = sums if len(slots) >= WORTH_SUMMING else None
             block = self.execution.block
             tasks.append(Task("train", planned.round, clients, slots, client_states, block=block, sums=worth))
-        return self._updates(self.scheduler.begin(state.model, tasks, state.broadcast))
+        return self.scheduler.begin(state.model, tasks, state.broadcast)
+
+    def _noted(self, done: Iterable[Done]) -> Iterator[Done]:
+        """Learn from tasks how much to put into the next ones."""
+        for piece in done:
+            if self.grouping is not None and piece.seconds is not None:
+                self.grouping.note(len(piece.task.clients), piece.seconds)
+            yield piece
 
     def _sums(self, planned: Plan) -> Sums | None:
         """Return what lanes need to sum updates, if they may."""
@@ -77,15 +95,6 @@ class ScheduledSession:
         by_size = weights_by_size(self.server.algorithm, planned.sizes)
         weights = {slot: by_size[planned.size_of(slot)] for slot in planned.slots}
         return Sums(planned.cohort(self.server.layout.size), weights)
-
-    def _updates(self, done: Iterable[Done]) -> Iterator[Answer]:
-        for piece in done:
-            if self.grouping is not None and piece.seconds is not None:
-                self.grouping.note(len(piece.task.clients), piece.seconds)
-            yield from piece.faults
-            for result in piece.reply.results:
-                assert not isinstance(result, Counted)
-                yield result
 
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Begin to evaluate the chunks of a split."""
@@ -109,13 +118,23 @@ class ScheduledSession:
         client_states = [store.get(client) for client in clients]
         # Client state may be as large as the model; and every lane should have several tasks, to share well.
         least = TASKS_PER_LANE * max(len(self.scheduler.lanes), 1)
-        most = 1 if any(client_states) else min(CLIENTS_PER_TASK, max(len(clients) // least, 1))
+        # A lane that holds clients' examples and nothing else can do the tasks of its own clients only.
+        most = 1 if any(client_states) or self.evaluates_here else min(CLIENTS_PER_TASK, max(len(clients) // least, 1))
         tasks = []
         for some in (slice(first, first + most) for first in range(0, len(clients), most)):
             asked = list(clients[some])
             tasks.append(Task("evaluate clients", state.round, asked, asked, client_states[some], alone=True))
         done = self.scheduler.begin(state.model, tasks, state.broadcast)
         return lambda: _measured(clients, _evaluated(done))
+
+
+def updates(done: Iterable[Done]) -> Iterator[Answer]:
+    """Return what came of the clients of tasks: updates, and the faults of those who were left out."""
+    for piece in done:
+        yield from piece.faults
+        for result in piece.reply.results:
+            assert not isinstance(result, Counted)
+            yield result
 
 
 def _evaluated(done: Iterable[Done]) -> Iterator[Done]:

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from fedquilt.algorithm.cohort import Cohort
-from fedquilt.algorithm.updates import Answer, BlockUpdate, Fault, PartialSum
+from fedquilt.algorithm.updates import Answer, BlockUpdate, Cohort, Fault, PartialSum
 from fedquilt.compute.layout import State
 from fedquilt.round.evaluation import Counted, SplitName
 

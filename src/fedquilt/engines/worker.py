@@ -22,7 +22,7 @@ from fedquilt.engines.encoding import ProtocolError, decode_task, encode_reply, 
 from fedquilt.engines.execution import Execution
 from fedquilt.engines.frames import Channel
 from fedquilt.engines.perform import perform
-from fedquilt.round.block import Program
+from fedquilt.round.block import BlockProgram
 from fedquilt.round.hosting import SpoiledError
 from fedquilt.round.site import Site
 from fedquilt.round.views import apart
@@ -47,7 +47,7 @@ class SharedMemory:
 
 def work(
     site: Site,
-    program: Program | None,
+    program: BlockProgram | None,
     execution: Execution,
     memory: SharedMemory,
     channel: Channel,
@@ -84,7 +84,7 @@ def work(
             os._exit(SPOILED)
 
 
-def _work(site: Site, program: Program | None, memory: SharedMemory, channel: Channel) -> None:
+def _work(site: Site, program: BlockProgram | None, memory: SharedMemory, channel: Channel) -> None:
     state = ServerState(0, memory.models[0], {})
 
     def at(index: int) -> None:

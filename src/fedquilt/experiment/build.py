@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import nn
 
 from fedquilt.algorithm.algorithm import Algorithm, check_consistent
 from fedquilt.algorithm.loss import with_loss
+from fedquilt.algorithm.metric import Metric
 from fedquilt.base.arguments import takes
 from fedquilt.base.errors import FedquiltError, SpecError, reason_of
 from fedquilt.base.rng import torch_seeded
 from fedquilt.data.data import Data, require_sound
 from fedquilt.data.fetch.folders import beside
+from fedquilt.data.joined import joined
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics, chosen_validation, require_accuracy
 from fedquilt.experiment.spec import Spec, check_spec
 from fedquilt.experiment.tables import SIMULATE, WRAP
 from fedquilt.experiment.warm import warm
-from fedquilt.models.within_memory import WithinMemory
+from fedquilt.models.building import WithinMemory
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.round.session import Engine
@@ -52,13 +54,44 @@ class RebuildsSites(Protocol):
         """Return the engine, told how."""
 
 
+class Made(NamedTuple):
+    """What every view of a spec's run is made of, besides data."""
+
+    module: nn.Module
+    algorithm: Algorithm
+    metrics: Sequence[Metric] | None
+    simulation: Simulation
+    engine: Engine
+
+
 def build(spec: Spec) -> tuple[Federation, Engine]:
     """Load the data, split it over clients, make the model and the method."""
     data, partition = build_population(spec)
-    with torch_seeded(spec.options.seed, "initialise"), WithinMemory():
-        module = _made(spec, "model", nn.Module, **_wanted(spec, "model", data=data))
+    made = made_for(spec, data)
     options = spec.options
-    with _naming(spec, "run"):
+    with naming(spec, "model"):
+        federation = Federation.of(
+            made.module,
+            data,
+            partition,
+            made.algorithm,
+            options.seed,
+            made.metrics,
+            made.simulation,
+            options.client_seconds,
+            chosen_validation(options),
+        )
+    with naming(spec, "run"):
+        require_accuracy(options, federation)
+    return federation, made.engine
+
+
+def made_for(spec: Spec, data: Data) -> Made:
+    """Make the model, the method and the engine of a spec, for data that it may ask for."""
+    options = spec.options
+    with torch_seeded(options.seed, "initialise"), WithinMemory():
+        module = _made(spec, "model", nn.Module, **_wanted(spec, "model", data=data))
+    with naming(spec, "run"):
         warm(module, options)
     algorithm = _made(spec, "method", Algorithm)
     for name in spec.parts:
@@ -72,23 +105,9 @@ def build(spec: Spec) -> tuple[Federation, Engine]:
     engine = _made(spec, "engine", _Engine)
     if isinstance(engine, RebuildsSites):
         engine = engine.from_spec(partial(_site_of, spec.resolved(), spec.source))
-    with _naming(spec, "method"):
+    with naming(spec, "method"):
         check_consistent(algorithm)
-    with _naming(spec, "model"):
-        federation = Federation.of(
-            module,
-            data,
-            partition,
-            algorithm,
-            options.seed,
-            metrics,
-            simulation,
-            options.client_seconds,
-            chosen_validation(options),
-        )
-    with _naming(spec, "run"):
-        require_accuracy(options, federation)
-    return federation, engine
+    return Made(module, algorithm, metrics, simulation, engine)
 
 
 def _site_of(tables: dict[str, Any], source: str) -> Site:
@@ -97,14 +116,23 @@ def _site_of(tables: dict[str, Any], source: str) -> Site:
 
 
 def data_of(spec: Spec) -> Data:
-    """Load a spec's data."""
-    return _made(spec, "data", Data)  # type: ignore[no-any-return]
+    """Load a spec's data; where it has sites, those of all of them."""
+    if not spec.sites:
+        return _made(spec, "data", Data)  # type: ignore[no-any-return]
+    server, sites = site_data(spec, None), [(site.name, site_data(spec, site.name)) for site in spec.sites]
+    with naming(spec, "data"):
+        return joined(server, sites)
+
+
+def site_data(spec: Spec, site: str | None) -> Data:
+    """Load the data of one site of a spec, or of its server."""
+    return _made(spec, "data", Data, site=site)  # type: ignore[no-any-return]
 
 
 def build_population(spec: Spec) -> tuple[Data, Partition]:
     """Load the data and split it over clients."""
     data = data_of(spec)
-    with _naming(spec, "data"):
+    with naming(spec, "data"):
         require_sound(data)
     offered = _wanted(spec, "partition", labels=data.train.y.numpy(), data=data)
     return data, _made(spec, "partition", Partition, **offered)
@@ -116,7 +144,7 @@ def _wanted(spec: Spec, table: str, **offered: object) -> dict[str, object]:
 
 def _made(spec: Spec, table: str, kind: type[Any], **given: object) -> Any:
     part = spec.parts[table]
-    with _naming(spec, table), beside(spec.folder):
+    with naming(spec, table), beside(spec.folder):
         made = part.function(**given, **part.arguments)
         if not isinstance(made, kind):
             raise SpecError(
@@ -126,7 +154,8 @@ def _made(spec: Spec, table: str, kind: type[Any], **given: object) -> Any:
 
 
 @contextmanager
-def _naming(spec: Spec, table: str) -> Iterator[None]:
+def naming(spec: Spec, table: str) -> Iterator[None]:
+    """Say of an error to which table of the spec it belongs."""
     try:
         yield
     except FedquiltError as error:

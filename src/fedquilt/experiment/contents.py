@@ -29,10 +29,12 @@ from fedquilt.experiment.sealed import (
     unsealed_json,
     unsealed_text,
 )
-from fedquilt.experiment.tables import ARRAYS
+from fedquilt.experiment.tables import ARRAYS, SITE
 from fedquilt.partition.stored import describe_stored
 
 SPEC = "spec.toml"
+EXPERIMENT = "experiment.toml"
+"""The resolved file of an experiment, beside the folders of its trials."""
 ENVIRONMENT = "environment.json"
 METRICS = "metrics.jsonl"
 FARES = "clients.json"
@@ -224,7 +226,7 @@ def _read_spec(path: Path, still_good: str) -> tuple[dict[str, Any], bool]:
             todo = "Correct it, or restore an intact copy"
         raise RunError(f"{path}: is damaged, or was changed by hand: {why}. {todo}. {still_good}") from None
     for name, table in tables.items():
-        inner = table if name in ARRAYS and isinstance(table, list) else [table]
+        inner = table if name in (*ARRAYS, SITE) and isinstance(table, list) else [table]
         if not all(isinstance(each, dict) for each in inner):
             raise RunError(f"{path}: {name}: must be a table, [{name}]")
     try:

@@ -25,7 +25,7 @@ from fedquilt.experiment.checkpoint import load_frozen
 from fedquilt.experiment.contents import PARTITION, Contents
 from fedquilt.experiment.export import NAMES, Which, names_of, stored, warn_if_diverged
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.objective import chosen_loss, chosen_metrics, chosen_validation
+from fedquilt.experiment.objective import OWN_LOSS, OwnFunction, chosen_loss, chosen_metrics, chosen_validation
 from fedquilt.experiment.options import Options
 from fedquilt.experiment.run import spec_of
 from fedquilt.experiment.spec import Spec, check_spec, read_tables
@@ -50,6 +50,7 @@ def evaluate(
     checkpoint: str | Path | None = None,
     which: Which = "last",
     model: nn.Module | None = None,
+    loss: str | OwnFunction | None = None,
 ) -> dict[str, Any]:
     """Evaluate the model of a run, and return its loss, accuracy and metrics, each group's too where there are several.
 
@@ -59,7 +60,7 @@ def evaluate(
       held out of its training data.
     - which: the "last" model, or the "best" one of a run with `keep = "best"`. checkpoint: another than the newest.
     - model: for a run from Python, whose model and data no file describes: a module like the one that was trained, with
-      any values; give `data`, a `Data`, too.
+      any values; give `data`, a `Data`, too, and `loss` if it was trained with a loss of your own.
 
     >>> import tempfile
     >>> from fedquilt import run
@@ -80,11 +81,12 @@ def evaluate(
     found = folder.read_aloud()
     warn_if_diverged(folder, found)
     if "python" in found.tables:
-        federation = _from_python(folder, found, data, model, split)
+        federation = _from_python(folder, found, data, model, split, loss)
         path, state, about = stored(folder, checkpoint, which)
         return _measured(folder, _loaded(federation, path, about), state, split)
-    if model is not None:
-        raise SpecError(f"model: the run folder {folder.path} describes its model; do not pass another")
+    for name, given in (("model", model), ("loss", loss)):
+        if given is not None:
+            raise SpecError(f"{name}: the run folder {folder.path} describes its {name}; do not pass another")
     spec = spec_of(folder, found)
     path, state, about = stored(folder, checkpoint, which)
     federation = _loaded(build(spec)[0], path, about)
@@ -106,7 +108,12 @@ def evaluate(
 
 
 def _from_python(
-    folder: RunFolder, found: Contents, data: object, model: nn.Module | None, split: SplitName
+    folder: RunFolder,
+    found: Contents,
+    data: object,
+    model: nn.Module | None,
+    split: SplitName,
+    loss: str | OwnFunction | None,
 ) -> Federation:
     """Put the federation of a run from Python together from what the user has: its data and its model."""
     if not isinstance(data, Data) or model is None:
@@ -117,7 +124,7 @@ def _from_python(
     options = Options(**check(Options, found.tables["run"]))
     module = copied(model)
     warm(module, replace(options, start=None, start_skip=None))
-    algorithm = centralised() if options.loss is None else with_loss(centralised(), chosen_loss(options.loss))
+    algorithm = with_loss(centralised(), chosen_loss(_loss_from_python(folder, found, options, loss)))
     metrics = None if options.metrics is None else chosen_metrics(options.metrics)
     held, validation = Partition.of([range(len(data.train))]), None
     if split == "validation":
@@ -127,6 +134,21 @@ def _from_python(
     if split == "validation":
         _require_validation(federation, other=False)
     return federation
+
+
+def _loss_from_python(
+    folder: RunFolder, found: Contents, options: Options, given: str | OwnFunction | None
+) -> str | OwnFunction:
+    """Return the loss that a run from Python was trained with: it may have been the method's own."""
+    known = found.tables["python"].get("loss", options.loss or "cross_entropy")
+    if given is None and known == OWN_LOSS:
+        raise RunError(
+            f"{folder.path}: was trained with a loss of your own, which is in no file: give it, as in "
+            f"fedquilt.evaluate({str(folder.path)!r}, data=data, model=model, loss=loss)"
+        )
+    if given is not None and known not in (OWN_LOSS, given):
+        raise SpecError(f"loss: {folder.path} was trained with {known}; do not pass another")
+    return known if given is None else given
 
 
 def _loaded(federation: Federation, path: Path, about: dict[str, str]) -> Federation:

@@ -31,11 +31,12 @@ from fedquilt.experiment.watching import AboutRun, Watcher, tell
 from fedquilt.round.federation import Federation
 from fedquilt.round.loop import rounds
 from fedquilt.round.measures import Measures, Record
+from fedquilt.round.server import Server
 from fedquilt.round.session import Engine, Session, Settling
 
 
 def execute(
-    federation: Federation,
+    federation: Federation | Server,
     engine: Engine,
     options: Options,
     folder: RunFolder | None,
@@ -44,6 +45,8 @@ def execute(
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
     """Run a federation to its last round, from where its folder left off; watchers are told of its `settings`.
+
+    The server's view of it is enough, where the engine runs clients elsewhere.
 
     A run that has diverged ends there, unless its options say to continue, and the result says why.
     On Ctrl-C the rounds that are complete are saved and the result says `interrupted`. With `from_start` it begins with the
@@ -74,14 +77,15 @@ def execute(
                     return under_way.result(interrupted=False)
                 heard = partial(tell, watcher, "heard") if hasattr(watcher, "heard") else None
                 # What the server itself computes is computed where the clients are.
-                placed = engine.placed(federation) if isinstance(engine, Settling) else federation
-                diagnosing = partial(diagnose, placed) if options.diagnose else None
+                whole = federation if isinstance(federation, Federation) else None
+                placed = engine.placed(whole) if isinstance(engine, Settling) and whole is not None else federation
+                diagnosing = partial(diagnose, placed) if options.diagnose and isinstance(placed, Federation) else None
                 measures = Measures(
                     options.eval_every,
                     options.train_loss,
                     diagnosing,
                     None if run_writer is None else run_writer.fares.note,
-                    validation=len(federation.validation_rows) > 0,
+                    validation=federation.server.split_sizes.get("validation", 0) > 0,
                 )
                 for after, record in rounds(placed.server, session, under_way.run, last, measures, heard):
                     with interrupts.held():
@@ -93,12 +97,12 @@ def execute(
                     if done:
                         break
         except KeyboardInterrupt:
-            interrupts.hold()
+            interrupts.caught()
             interrupted = not under_way.over()
             if run_writer is not None:
                 run_writer.catch_up()
         except BaseException as error:
-            interrupts.hold()
+            interrupts.caught()
             if run_writer is not None:
                 run_writer.fail(str(error) if isinstance(error, FedquiltError) else None)
             tell(watcher, "end", None)
@@ -108,19 +112,22 @@ def execute(
     return result
 
 
-def _opened(engine: Engine, federation: Federation, watcher: Watcher | None) -> AbstractContextManager[Session]:
+def _opened(
+    engine: Engine, federation: Federation | Server, watcher: Watcher | None
+) -> AbstractContextManager[Session]:
     if isinstance(engine, Settling) and engine.compute == "compiled":
         tell(watcher, "stage", "compiling the local steps, which can take a minute the first time")
-    return engine.open(federation)
+    # An engine of real sites needs the server's view alone; which of the two it is given, `built` has decided.
+    return engine.open(federation)  # type: ignore[arg-type]
 
 
-def _about(federation: Federation, folder: RunFolder | None, settings: Mapping[str, Any]) -> AboutRun:
+def _about(federation: Federation | Server, folder: RunFolder | None, settings: Mapping[str, Any]) -> AboutRun:
     path = None if folder is None else folder.path
     return AboutRun(federation.algorithm.name if path is None else path.absolute().name, path, settings)
 
 
 def _begun(
-    federation: Federation, options: Options, last: int, folder: RunFolder | None, from_start: bool
+    federation: Federation | Server, options: Options, last: int, folder: RunFolder | None, from_start: bool
 ) -> tuple[UnderWay, RunWriter | None]:
     """Return the state and the records to continue from, and what keeps those to come."""
     if folder is None:
@@ -185,12 +192,12 @@ def _best_so_far(folder: RunFolder, records: Sequence[Record], run: RunState) ->
     return None
 
 
-def _last(federation: Federation, options: Options) -> int:
+def _last(federation: Federation | Server, options: Options) -> int:
     ends = federation.algorithm.course.last_round
     return options.rounds if ends is None else min(options.rounds, ends)
 
 
-def _end(federation: Federation) -> dict[str, str]:
+def _end(federation: Federation | Server) -> dict[str, str]:
     """Say where a method ends by itself, for those who read the folder alone."""
     ends = federation.algorithm.course.last_round
     return {} if ends is None else {"last_round": str(ends)}

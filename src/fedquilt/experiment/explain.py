@@ -60,7 +60,7 @@ def explain(name: str) -> Page:
     """
     for known in KINDS.values():
         if name in known:
-            return _page(name, known.kind, known.where, read_source(known.module(name), name))
+            return _page(name, known.kind, known.where, read_source(known.home(name), name))
     near = closest(name, [each for known in KINDS.values() for each in known])
     meant = "" if near is None else f" did you mean '{near}'?"
     listing = ", ".join(list(KINDS)[1:])

@@ -18,7 +18,7 @@ import torch
 
 import fedquilt
 from fedquilt.algorithm.state import Group, RunState
-from fedquilt.analysis.divergence import HINT
+from fedquilt.analysis.standing import HINT
 from fedquilt.base.errors import RunError
 from fedquilt.compute.layout import ModelState, Tensors
 from fedquilt.compute.replica import Replica

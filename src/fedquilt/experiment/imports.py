@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from fedquilt.base.errors import SpecError, nearest, reason_of
+from fedquilt.base.errors import RunError, SpecError, nearest, reason_of
 from fedquilt.base.text import visible
 
-_REFUSED: ContextVar[bool] = ContextVar("_REFUSED", default=False)
+_CODE: ContextVar[Literal["import", "refuse", "leave"]] = ContextVar("_CODE", default="import")
 
 
 @contextmanager
@@ -29,11 +29,30 @@ def no_import() -> Iterator[None]:
     Traceback (most recent call last):
     fedquilt.base.errors.SpecError: [model] name: 'math:sqrt' would import code, which --no-import refuses; ...
     """
-    before = _REFUSED.set(True)
+    before = _CODE.set("refuse")
     try:
         yield
     finally:
-        _REFUSED.reset(before)
+        _CODE.reset(before)
+
+
+@contextmanager
+def unimported() -> Iterator[None]:
+    """Import no code that specs name, for as long as the context lasts, but accept its names: to read results.
+
+    What a run folder holds can then be shown, whoever made it. Code that is called after all is an error.
+
+    >>> with unimported():
+    ...     net = imported("their_code:Net", None, "[model] name")
+    >>> net()
+    Traceback (most recent call last):
+    fedquilt.base.errors.RunError: needs the code 'their_code:Net', which is not imported to show results; ...
+    """
+    before = _CODE.set("leave")
+    try:
+        yield
+    finally:
+        _CODE.reset(before)
 
 
 def importing_refused() -> bool:
@@ -43,7 +62,7 @@ def importing_refused() -> bool:
     ...     importing_refused()
     True
     """
-    return _REFUSED.get()
+    return _CODE.get() == "refuse"
 
 
 def imported(path: str, folder: Path | None, where: str) -> Callable[..., Any]:
@@ -53,7 +72,9 @@ def imported(path: str, folder: Path | None, where: str) -> Callable[..., Any]:
     3.0
     """
     shown = visible(path, 80)
-    if _REFUSED.get():
+    if _CODE.get() == "leave":
+        return _not_imported(path)
+    if _CODE.get() == "refuse":
         raise SpecError(
             f"{where}: '{shown}' would import code, which --no-import refuses; read that code, then run without it"
         )
@@ -80,3 +101,15 @@ def imported(path: str, folder: Path | None, where: str) -> Callable[..., Any]:
     if not callable(found):
         raise SpecError(f"{where}: '{shown}' is not a function or class")
     return found  # type: ignore[no-any-return]
+
+
+def _not_imported(path: str) -> Callable[..., Any]:
+    """Return a function with the name of one that is not imported, which takes any arguments and refuses to be called."""
+
+    def refuse(**arguments: object) -> None:
+        raise RunError(
+            f"needs the code '{visible(path, 80)}', which is not imported to show results; `fedquilt sweep` imports it"
+        )
+
+    refuse.__name__ = path  # no registered name has a colon
+    return refuse

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from fedquilt.base.errors import SpecError
-from fedquilt.experiment.design.experiment import load_experiment
-from fedquilt.experiment.page.source import EXPERIMENT, Reader, Seen, run_folders
+from fedquilt.experiment.contents import EXPERIMENT
+from fedquilt.experiment.design.experiment import experiment
+from fedquilt.experiment.imports import unimported
+from fedquilt.experiment.page.source import Reader, Seen, run_folders
 
 RECENT = 20
 """Rounds by whose pace the time that is left is estimated."""
@@ -47,7 +49,8 @@ def _trials(folder: Path) -> list[Path]:
     if not (folder / EXPERIMENT).is_file():
         return []
     try:
-        return [folder / trial.name for trial in load_experiment(folder / EXPERIMENT).trials]
+        with unimported():
+            return [folder / trial.name for trial in experiment(folder / EXPERIMENT).trials]
     except SpecError:
         return []
 

@@ -8,13 +8,14 @@ import numpy as np
 
 from fedquilt.algorithm.parts.sampling import Epochs, leaves_out_single
 from fedquilt.analysis.curves import History
-from fedquilt.analysis.divergence import HINT, divergence
+from fedquilt.analysis.standing import HINT, divergence
 from fedquilt.base.text import counted
 from fedquilt.experiment.options import Options
 from fedquilt.round.federation import Federation
+from fedquilt.round.server import Server
 
 
-def warn_of_too_few_rounds(federation: Federation, last: int) -> None:
+def warn_of_too_few_rounds(federation: Federation | Server, last: int) -> None:
     """Warn of a run that ends before its method makes a difference."""
     needed = federation.algorithm.course.needs_rounds
     if last < needed:
@@ -26,7 +27,7 @@ def warn_of_too_few_rounds(federation: Federation, last: int) -> None:
         )
 
 
-def warn_of_single_examples(federation: Federation) -> None:
+def warn_of_single_examples(federation: Federation | Server) -> None:
     """Warn of last batches that are left out because they are a single example, and of clients that hold but one."""
     sample = federation.algorithm.sample
     if not isinstance(sample, Epochs) or not leaves_out_single(sample):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedquilt.algorithm.loss import Loss
+from fedquilt.algorithm.loss import Loss, OwnLoss
 from fedquilt.algorithm.metric import Metric
-from fedquilt.algorithm.parts.losses.own_loss import OwnLoss
 from fedquilt.base import registry
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import Registry
@@ -19,9 +19,14 @@ from fedquilt.round.validation import Validation
 
 if TYPE_CHECKING:
     from fedquilt.round.federation import Federation
+from fedquilt.round.server import Server
 
 OwnFunction = Callable[..., Any]
 """A function of outputs and targets that returns one value per prediction; or a Loss or Metric."""
+
+
+OWN_LOSS = "own"
+"""What the folder of a run from Python says of a loss that no name stands for."""
 
 
 def chosen_loss(chosen: str | OwnFunction, home: Path | None = None, where: str = "loss") -> Loss:
@@ -39,6 +44,16 @@ def chosen_loss(chosen: str | OwnFunction, home: Path | None = None, where: str 
     """
     found = _found(chosen, registry.losses, home, where)
     return found if isinstance(found, Loss) else Loss(OwnLoss(found, _name(found)))
+
+
+def registered_loss(loss: Loss) -> str | None:
+    """Return the name of a loss that is registered; None of one of the user's own.
+
+    >>> registered_loss(chosen_loss("mean_squared_error")), registered_loss(chosen_loss(abs))
+    ('mean_squared_error', None)
+    """
+    same = (name for name in registry.losses if replace(chosen_loss(name), normalise=loss.normalise) == loss)
+    return next(same, None)
 
 
 def chosen_metrics(
@@ -75,7 +90,7 @@ def written(chosen: str | OwnFunction) -> str:
     return chosen if isinstance(chosen, str) else f"{getattr(chosen, '__module__', '')}:{_name(chosen)}"
 
 
-def require_accuracy(options: Options, federation: Federation) -> None:
+def require_accuracy(options: Options, federation: Federation | Server) -> None:
     """Refuse to stop at an accuracy that is not measured."""
     if options.stop_at is not None and not any(metric.name == "accuracy" for metric in federation.metrics):
         raise SpecError(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import html
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedquilt.base.errors import RunError, SpecError
+from fedquilt.base.text import html_table
+from fedquilt.experiment.contents import EXPERIMENT
+from fedquilt.experiment.imports import unimported
 from fedquilt.experiment.page.document import page
 from fedquilt.experiment.page.experiment import part_of_experiment, read_study
 from fedquilt.experiment.page.figure import FORMATS
 from fedquilt.experiment.page.part import Part
 from fedquilt.experiment.page.runs import part_of_runs
-from fedquilt.experiment.page.source import EXPERIMENT, Reader, Seen, is_run, run_folders
+from fedquilt.experiment.page.source import Reader, Seen, is_run, run_folders
 from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.storage import storing
 
@@ -33,6 +37,16 @@ class Report:
         """The page that shows it all."""
         return self.files[0]
 
+    def _repr_html_(self) -> str:
+        """Show its tables in a notebook, and a link to the page."""
+        tables = "".join(
+            part.result._repr_html_()
+            if part.result is not None
+            else "".join(html_table(table.header, table.rows) for table in part.tables)
+            for part in self.parts
+        )
+        return f'{tables}<p><a href="{html.escape(str(self.page))}">{html.escape(str(self.page))}</a></p>'
+
     @property
     def tables(self) -> tuple[TextTable, ...]:
         """The tables of all parts."""
@@ -44,8 +58,12 @@ class Report:
         return tuple(note for part in self.parts for note in part.notes)
 
 
-def report(paths: str | Path | Sequence[str | Path], out: str | Path, target: float | None = None) -> Report:
+def report(
+    paths: str | Path | Sequence[str | Path], out: str | Path | None = None, target: float | None = None
+) -> Report:
     """Compare runs on a page, and save it in `out` with its tables and figures as files.
+
+    Without `out`, that is the folder `report` within the one that is shown, or `runs/report` if there are several.
 
     Each of `paths` is a run folder, a folder of runs, or the folder of an experiment. `target` is an accuracy for the
     rounds that reaching it took; unless given, it is 95% of the best accuracy that any of the runs reached.
@@ -66,7 +84,7 @@ def report(paths: str | Path | Sequence[str | Path], out: str | Path, target: fl
     """
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     parts, goal = gather([Path(path) for path in given], Reader(), target)
-    folder = Path(out)
+    folder = Path(out) if out is not None else Path(given[0] if len(given) == 1 else "runs") / "report"
     files = [folder / PAGE]
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +96,7 @@ def report(paths: str | Path | Sequence[str | Path], out: str | Path, target: fl
 
 
 def gather(paths: Sequence[Path], reader: Reader, target: float | None = None) -> tuple[list[Part], float | None]:
-    """Read all that is asked for, and make the parts of the page."""
+    """Read all that is asked for, and make the parts of the page; code that runs name is not imported."""
     if target is not None and not 0 < target <= 1:
         raise SpecError(f"target: must be an accuracy above 0 and at most 1, such as 0.97; got {target:g}")
     if not paths:
@@ -87,7 +105,8 @@ def gather(paths: Sequence[Path], reader: Reader, target: float | None = None) -
     runs: dict[Path, Seen] = {}
     for path in dict.fromkeys(paths):
         if (path / EXPERIMENT).is_file():
-            parts.append(part_of_experiment(read_study(path, reader)))
+            with unimported():
+                parts.append(part_of_experiment(read_study(path, reader)))
             continue
         for folder in _runs_in(path):
             runs.setdefault(folder, reader.run(folder))

@@ -14,6 +14,7 @@ from fedquilt.base.text import amount, clock, counted, figure, html_table
 from fedquilt.compute.layout import ModelState
 from fedquilt.experiment.fingerprint import digest
 from fedquilt.round.federation import Federation
+from fedquilt.round.server import Server
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,7 +23,7 @@ class Result:
 
     A method that ends with several models, one for each group of clients, has them in `models`; `model` and `state` are
     then those of the first group. `run` is everything that the run carried: groups, server states, what clients keep.
-    `diverged` says why a run ended as diverged, if it did (see `fedquilt.analysis.divergence`); `stopped` why it ended
+    `diverged` says why a run ended as diverged, if it did (see `fedquilt.analysis.standing`); `stopped` why it ended
     before its last round, if it was asked to. `best` is the best round so far and what it is best by; with `keep = "best"`,
     `best_models` are the models of that round, and `best_model` the first of them.
     """
@@ -79,7 +80,7 @@ def _scores(record: dict[str, Any]) -> dict[str, str]:
 
 
 def result_of(
-    federation: Federation,
+    federation: Federation | Server,
     history: History,
     run: RunState,
     interrupted: bool,

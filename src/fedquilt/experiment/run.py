@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError, RunError
+from fedquilt.base.registry import engines
 from fedquilt.base.text import html_table
+from fedquilt.engines.default import AutoEngine, Chosen, chosen, in_words
+from fedquilt.engines.executing import Executing
 from fedquilt.experiment.build import build
 from fedquilt.experiment.changes import assignment, change, names_first, put
 from fedquilt.experiment.contents import Contents
@@ -19,11 +23,18 @@ from fedquilt.experiment.execute import execute
 from fedquilt.experiment.fingerprint import SETTINGS, fingerprint, require_same, written
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.result import Result
-from fedquilt.experiment.spec import Spec, check_spec, load_spec
+from fedquilt.experiment.spec import Spec, SpecTable, check_spec, load_spec
 from fedquilt.experiment.tracking.trackers import made_trackers
 from fedquilt.experiment.watching import Watcher, Watchers, tell, together
 from fedquilt.round.federation import Federation
+from fedquilt.round.server import Server
 from fedquilt.round.session import Engine, Settling, settled
+
+Builder = Callable[[Spec], tuple[Federation | Server, Engine]]
+"""Makes what a spec describes, and how it is run."""
+
+FLOWER = "flower"
+"""The engine of real sites."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +55,13 @@ def run(
     out: str | Path | None = None,
     watcher: Watcher | None = None,
     unsets: Iterable[str] = (),
+    built: Builder | None = None,
 ) -> Run:
     """Run a spec (a file, or its tables) and return the result.
 
     `sets` are changes such as "method.lr=0.05"; `unsets` are keys such as "method.lr" that are taken out before that.
-    Without `out`, the folder is `runs/<name of the spec>`, with a number behind it if that is taken.
+    Without `out`, the folder is `runs/<name of the spec>`, with a number behind it if that is taken. A spec of real sites
+    is simulated, unless `built` makes the server of it.
 
     >>> import tempfile
     >>> tables = {
@@ -65,6 +78,7 @@ def run(
     (2, 3)
     """
     checked = _checked(spec, sets, unsets)
+    checked = checked if built is not None else _simulated(checked)
     watcher = _watched(checked, watcher)
     folder = RunFolder(Path(out) if out is not None else _free_folder(checked))
     if folder.spec.exists():
@@ -78,10 +92,10 @@ def run(
             with interrupts.allowed():
                 folder.begin(checked.to_toml(), environment())
                 _tell_loading(watcher, checked)
-                federation, engine = build(checked)
-                checked, engine = _settled(checked, federation, engine)
+                federation, engine = (built or build)(checked)
+                checked, engine = _settled(checked, federation, engine, watcher)
         except (FedquiltError, KeyboardInterrupt):
-            interrupts.hold()
+            interrupts.caught()
             folder.abandon()
             raise
         folder.begin(checked.to_toml(), environment())
@@ -93,6 +107,7 @@ def resume(
     rounds: int | None = None,
     watcher: Watcher | None = None,
     from_start: bool = False,
+    built: Builder | None = None,
     sets: Iterable[str] = (),
 ) -> Run:
     """Continue a run from its newest intact checkpoint; `rounds` makes it longer.
@@ -109,6 +124,8 @@ def resume(
     folder = RunFolder(Path(path))
     found = folder.read_aloud()
     spec = spec_of(folder, found)
+    if spec.parts["engine"].name == FLOWER and built is None:
+        raise RunError(f"{folder.path}: is a run of real sites; continue it with `fedquilt resume {folder.path}`")
     found.start(folder.path, from_start)  # refused before anything is changed
     watcher = _watched(spec, watcher)
     changed = [assignment(text) for text in sets]
@@ -128,9 +145,10 @@ def resume(
             )
     with folder.locked():
         _tell_loading(watcher, spec)
-        federation, engine = build(spec)
-        if spec.parts["engine"].arguments.get("compute") == "auto":  # killed before it was decided
-            spec, engine = _settled(spec, federation, engine)
+        federation, engine = (built or build)(spec)
+        if isinstance(engine, AutoEngine) or spec.parts["engine"].arguments.get("compute") == "auto":
+            # It was killed before that was decided.
+            spec, engine = _settled(spec, federation, engine, watcher)
             folder.begin(spec.to_toml(), environment())
         if rounds is not None or changed or not found.spec_checked:
             if found.saved is not None:  # before the folder is changed
@@ -151,14 +169,44 @@ def _tell_loading(watcher: Watcher | None, spec: Spec) -> None:
     tell(watcher, "stage", f"loading {spec.parts['data'].name}")
 
 
-def _settled(spec: Spec, federation: Federation, engine: Engine) -> tuple[Spec, Engine]:
+def _simulated(spec: Spec) -> Spec:
+    """Return a spec that runs here: in the place of real sites, processes."""
+    if spec.parts["engine"].name != FLOWER:
+        return spec
+    return check_spec(spec.resolved() | {"engine": {"name": "processes"}}, spec.source, spec.folder)
+
+
+def _settled(
+    spec: Spec, federation: Federation | Server, engine: Engine, watcher: Watcher | None
+) -> tuple[Spec, Engine]:
     """Decide what the engine leaves open, and put it into the spec: a resumed run does not decide again."""
+    if isinstance(federation, Server):  # whose sites have decided
+        return spec, engine
+    if isinstance(engine, AutoEngine):
+        found, why = chosen(engine, federation, spec.options.rounds, partial(tell, watcher, "stage"))
+        tell(watcher, "stage", f"engine: {in_words(found, why)}")
+        return with_engine(spec, found), found
     engine = settled(engine, federation, spec.options.rounds)
     part = spec.parts["engine"]
     if not isinstance(engine, Settling) or "compute" not in part.arguments:
         return spec, engine
     decided = replace(part, arguments=part.arguments | {"compute": engine.compute})
     return replace(spec, parts=spec.parts | {"engine": decided}), engine
+
+
+def with_engine(spec: Spec, engine: Chosen) -> Spec:
+    """Return the spec with an engine that was chosen for it."""
+    arguments = engine.table
+    name = arguments.pop("name")
+    return replace(spec, parts=spec.parts | {"engine": SpecTable(name, engines[name], arguments)})
+
+
+def keeping_engine(spec: Spec, before: Spec) -> Spec:
+    """Return a spec without an engine of its own with what was chosen when its run began, and with its workers."""
+    asked, had = (each.parts["engine"].function(**each.parts["engine"].arguments) for each in (spec, before))
+    if not isinstance(asked, AutoEngine) or isinstance(had, AutoEngine) or not isinstance(had, Executing):
+        return spec
+    return with_engine(spec, asked.keeping(had.execution))
 
 
 def read_spec(folder: RunFolder) -> Spec:
@@ -175,13 +223,14 @@ def spec_of(folder: RunFolder, found: Contents) -> Spec:
 
 def _finished(
     folder: RunFolder,
-    federation: Federation,
+    federation: Federation | Server,
     engine: Engine,
     spec: Spec,
     watcher: Watcher | None,
     from_start: bool = False,
 ) -> Run:
-    folder.keep_partition(federation, spec.resolved()["partition"])
+    if isinstance(federation, Federation):  # a server does not know who holds which examples
+        folder.keep_partition(federation, spec.resolved()["partition"])
     result = execute(federation, engine, spec.options, folder, watcher, from_start, spec.resolved())
     return Run(folder.path, result)
 

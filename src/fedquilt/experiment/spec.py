@@ -7,7 +7,8 @@
     [method]     name = "fed_avg", …                   `fedquilt list methods`
     [[wrap]]     name = "fed_prox", …                  `fedquilt list wrappers`; any number, the first applied first
     [[simulate]] name = "dropout", …                   `fedquilt list simulations`; any number
-    [engine]     name = "processes", …                 `fedquilt list engines`
+    [engine]     name = "auto", …                      `fedquilt list engines`
+    [[site]]     name, key                             the sites of a real federation, in the order of their clients
 
 A name may also be an import path, "module:function", of the user's own; the spec's folder is searched first.
 """
@@ -24,16 +25,30 @@ from typing import Any
 import tomli_w
 
 from fedquilt.base import registry
-from fedquilt.base.arguments import ArgumentError, check, paths
+from fedquilt.base.arguments import ArgumentError, check, paths, takes
 from fedquilt.base.errors import SpecError, closest, nearest
 from fedquilt.base.registry import Registry
 from fedquilt.base.text import joined, short, visible
 from fedquilt.data.fetch.folders import near_candidates
+from fedquilt.engines.flower.roster import Member, roster_of
 from fedquilt.experiment.changes import change
 from fedquilt.experiment.imports import imported
 from fedquilt.experiment.options import Options
-from fedquilt.experiment.tables import ARRAYS, EXPERIMENT_TABLES, GIVEN, MOST_WRAPS, REGISTRIES, SIMULATE, WRAP
+from fedquilt.experiment.tables import (
+    ARRAYS,
+    DEFAULT_ENGINE,
+    EXPERIMENT_TABLES,
+    GIVEN,
+    MOST_WRAPS,
+    REGISTRIES,
+    SIMULATE,
+    SITE,
+    WRAP,
+)
 from fedquilt.experiment.toml import Table, parse, read_text, require_plain
+
+FEDERATION = "federation.toml"
+"""The spec in the folder of a real federation."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +69,7 @@ class Spec:
     parts: dict[str, SpecTable]
     free: Table
     folder: Path | None = None
+    sites: tuple[Member, ...] = ()
 
     def resolved(self) -> Table:
         """Return the spec with every default filled in, as it is written into the run folder."""
@@ -65,6 +81,8 @@ class Spec:
                 tables.setdefault(array, []).append(table)
             else:
                 tables[name] = table
+        if self.sites:
+            tables[SITE] = [asdict(site) for site in self.sites]
         return tables | {name: _given(table) for name, table in self.free.items()}
 
     def to_toml(self) -> str:
@@ -89,8 +107,13 @@ def load_spec(path: str | Path, sets: Iterable[str] = (), unsets: Iterable[str] 
     >>> spec.options.rounds, spec.parts["method"].name, spec.parts["method"].arguments["lr"]
     (50, 'fed_avg_m', 0.05)
     """
-    path = Path(path)
+    path = spec_file(Path(path))
     return check_spec(change(read_tables(path), sets, unsets), source=str(path), folder=path.resolve().parent)
+
+
+def spec_file(path: Path) -> Path:
+    """Return the spec of a real federation, where its folder is given."""
+    return path / FEDERATION if (path / FEDERATION).is_file() else path
 
 
 def load_population(path: str | Path, sets: Iterable[str] = (), unsets: Iterable[str] = ()) -> Spec:
@@ -130,7 +153,7 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
     for name, known_parts in REGISTRIES.items():
         table = tables.get(name)
         if name == "engine":
-            table = {"name": "processes", **(table or {})}
+            table = {"name": DEFAULT_ENGINE, **(table or {})}
         if table is None:
             raise SpecError(f"{source}: [{name}]: the table is missing; it needs a name ({', '.join(known_parts)})")
         chosen[name] = table, known_parts
@@ -142,14 +165,32 @@ def check_spec(tables: Mapping[str, Any], source: str = "spec", folder: Path | N
     ):
         options = replace(options, import_from=str(home))
     options = _checked_objective(options, f"{source}: [run]", home, folder)
-    return Spec(source, options, parts, {}, folder)
+    sites = roster_of(tables.get(SITE, []), source)
+    _require_apart(parts, sites, source)
+    return Spec(source, options, parts, {}, folder, sites)
+
+
+def _require_apart(parts: Mapping[str, SpecTable], sites: tuple[Member, ...], source: str) -> None:
+    """Refuse sites whose data are not loaded one by one, and data that are loaded so without sites."""
+    apart = takes(parts["data"].function, SITE)
+    if sites and not apart:
+        raise SpecError(
+            f"{source}: [data] name: a spec with sites needs a function of your own with a parameter `site`, which returns "
+            "the data of that site, or with None the server's; `fedquilt deploy init` writes one"
+        )
+    if apart and not sites:
+        raise SpecError(f"{source}: [data] name: '{parts['data'].name}' asks for a site, but the spec has no [[site]]")
+    if sites and parts["partition"].name != "natural":
+        raise SpecError(f'{source}: [partition] name: every site is a client: write "natural"')
+    if sites and any(name.startswith(SIMULATE) for name in parts):
+        raise SpecError(f"{source}: [[{SIMULATE}]]: sites of a real federation are not simulated: take it out")
 
 
 def require_tables(tables: Mapping[str, Any], source: str, more: Iterable[str] = ()) -> None:
     """Refuse a table that there is not; an experiment's file has `more` than a spec."""
-    known = ["run", *REGISTRIES, *ARRAYS, *more]
+    known = ["run", *REGISTRIES, *ARRAYS, SITE, *more]
     for name, table in tables.items():
-        if name in ARRAYS or name in more:
+        if name in ARRAYS or name in more or name == SITE:
             continue
         shown = visible(name)
         if name == "sweep":

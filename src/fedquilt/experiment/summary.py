@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedquilt.analysis.curves import History
-from fedquilt.analysis.divergence import divergence
-from fedquilt.analysis.standing import Standing
+from fedquilt.analysis.standing import Standing, divergence
 from fedquilt.base.text import visible
 from fedquilt.experiment.contents import ERROR, Contents, number_of
 from fedquilt.experiment.folder import RunFolder

@@ -46,7 +46,6 @@ server_momentum = 0.9
 # name = "dropout"
 # probability = 0.1
 
-[engine]
-name = "processes"        # or "inline", for debugging; the result is the same
-# workers = 2             # one per core unless given
+# [engine]                # how clients are trained; unless given, the fastest way for this run is chosen
+# name = "inline"         # one after the other in one process, for debugging
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,21 +14,28 @@ from torch import nn
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.loss import with_loss
-from fedquilt.analysis.divergence import ending
+from fedquilt.analysis.standing import ending
 from fedquilt.base.arguments import ArgumentError, Problem, check
 from fedquilt.base.errors import RunError
+from fedquilt.base.registry import engines
 from fedquilt.compute.replica import copied
 from fedquilt.data.data import Data
-from fedquilt.engines.processes import processes
+from fedquilt.engines.default import AutoEngine, auto, in_words
+from fedquilt.engines.default import chosen as chosen_engine
+from fedquilt.engines.executing import Executing
+from fedquilt.engines.inline import InlineEngine
+from fedquilt.engines.processes import ProcessEngine
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import execute
 from fedquilt.experiment.fingerprint import fingerprint, require_same
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.objective import (
+    OWN_LOSS,
     OwnFunction,
     chosen_loss,
     chosen_metrics,
     chosen_validation,
+    registered_loss,
     require_accuracy,
     written,
 )
@@ -36,7 +44,7 @@ from fedquilt.experiment.progress import default_display
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.tracking.trackers import made_trackers
 from fedquilt.experiment.warm import warm
-from fedquilt.experiment.watching import Watcher, together
+from fedquilt.experiment.watching import Watcher, tell, together
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.round.session import Engine, Settling, settled
@@ -138,17 +146,17 @@ def train(
         model, data, partition, method, seed, measured, simulation, options.client_seconds, validating
     )
     require_accuracy(options, federation)
-    chosen = engine or processes()
+    chosen = engine or auto()
     title = method.name if out is None else Path(out).absolute().name
     display = default_display(title, False if progress is None and watcher is not None else progress)
     watchers = together([display, watcher, *trackers])
     try:
         if out is None:
-            engine = settled(chosen, federation, rounds)
+            engine = _settled(chosen, federation, rounds, watchers)
             return _warned(execute(federation, engine, options, None, watchers, settings=_tables(options, federation)))
         folder = RunFolder(Path(out))
         with folder.locked():
-            chosen, tables = _begin(folder, options, federation, chosen, from_start)
+            chosen, tables = _begin(folder, options, federation, chosen, from_start, watchers)
             result = execute(federation, chosen, options, folder, watchers, from_start, tables)
             return _warned(result)
     finally:
@@ -187,7 +195,12 @@ def _tables(options: Options, federation: Federation) -> dict[str, Any]:
 
 
 def _begin(
-    folder: RunFolder, options: Options, federation: Federation, engine: Engine, from_start: bool
+    folder: RunFolder,
+    options: Options,
+    federation: Federation,
+    engine: Engine,
+    from_start: bool,
+    watcher: Watcher | None,
 ) -> tuple[Engine, dict[str, Any]]:
     """Write what a run from Python starts from, or make sure that a folder holds the same run.
 
@@ -201,18 +214,40 @@ def _begin(
             raise RunError(f"{folder.path}: holds the run of a spec; continue it with `fedquilt resume {folder.path}`")
         require_same(folder, before, about)
         found.start(folder.path, from_start)  # refused before anything is changed
+        if isinstance(engine, AutoEngine):
+            engine = _kept(engine, found.tables.get("engine"))
         if isinstance(engine, Settling) and "compute" in before:
+            engine = engine.computing(before["compute"])
+            assert isinstance(engine, Settling)
             if engine.where != before.get("where", engine.where):
                 raise RunError(
                     f"{folder.path}: the run was started with {before['where']}, but this is {engine.where}: "
                     "continue with the same device, precision and block, or choose another folder"
                 )
-            engine = engine.computing(before["compute"])
     else:
-        engine = settled(engine, federation, options.rounds)
+        engine = _settled(engine, federation, options.rounds, watcher)
     if isinstance(engine, Settling):
         about |= {"compute": engine.compute, "where": engine.where}
-    tables = _tables(options, federation) | {"python": about}
+    about["loss"] = registered_loss(federation.algorithm.loss) or OWN_LOSS
+    decided = {"engine": engine.table} if isinstance(engine, ProcessEngine | InlineEngine) else {}
+    tables = _tables(options, federation) | decided | {"python": about}
     folder.begin(tomli_w.dumps(tables), environment())
     folder.keep_partition(federation, {})
     return engine, tables
+
+
+def _settled(engine: Engine, federation: Federation, rounds: int, watcher: Watcher | None) -> Engine:
+    """Decide what the engine leaves open; say which one was chosen where none was given."""
+    if not isinstance(engine, AutoEngine):
+        return settled(engine, federation, rounds)
+    found, why = chosen_engine(engine, federation, rounds, partial(tell, watcher, "stage"))
+    tell(watcher, "stage", f"engine: {in_words(found, why)}")
+    return found
+
+
+def _kept(asked: AutoEngine, table: dict[str, Any] | None) -> Engine:
+    """Return the engine that was chosen when a run began; before any was, clients were trained one by one."""
+    if table is None:
+        return asked.keeping(asked.execution)
+    had = engines[table["name"]](**{key: value for key, value in table.items() if key != "name"})
+    return asked.keeping(had.execution) if isinstance(had, Executing) else asked

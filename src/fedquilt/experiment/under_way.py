@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from fedquilt.algorithm.state import RunState
 from fedquilt.analysis.curves import History
-from fedquilt.analysis.divergence import divergence
-from fedquilt.analysis.standing import Standing
+from fedquilt.analysis.standing import Standing, divergence
 from fedquilt.experiment.notices import (
     warn_of_divergence,
     warn_of_left_out,
@@ -18,6 +17,7 @@ from fedquilt.experiment.options import Options
 from fedquilt.experiment.result import Result, result_of
 from fedquilt.round.federation import Federation
 from fedquilt.round.measures import Record
+from fedquilt.round.server import Server
 
 
 @dataclass(eq=False)
@@ -27,7 +27,7 @@ class UnderWay:
     `best` is the state after the best round, where that is kept.
     """
 
-    federation: Federation
+    federation: Federation | Server
     options: Options
     last: int
     run: RunState

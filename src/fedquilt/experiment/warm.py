@@ -6,8 +6,7 @@ from torch import nn
 
 from fedquilt.base.errors import DataError, SpecError
 from fedquilt.experiment.options import Options
-from fedquilt.models.frozen import train_only
-from fedquilt.models.weights import load_weights, within
+from fedquilt.models.weights import load_weights, train_only, within
 
 
 def warm(module: nn.Module, options: Options) -> None:

@@ -29,15 +29,6 @@ def centralised(
     >>> centralised(lr=0.1, batch=64).course.pooled
     True
     """
-    base = fed_avg(
-        lr=lr,
-        fraction=1.0,
-        epochs=1,
-        batch=batch,
-        momentum=momentum,
-        weight_decay=weight_decay,
-        keep_momentum=True,
-        drop_last=drop_last,
-    )
+    base = fed_avg(lr, 1.0, 1, batch, momentum, weight_decay, keep_momentum=True, drop_last=drop_last)
     sample = base.sample if steps is None else Steps(steps, batch)
     return replace(base, name="centralised", sample=sample, course=Course(pooled=True))

@@ -9,11 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from fedquilt.algorithm.algorithm import Algorithm, Personalise, add_exchange, claim
-from fedquilt.algorithm.exchange import Exchange, Parting, Trained, Visit
-from fedquilt.algorithm.parts.added import pull_to_start
+from fedquilt.algorithm import Algorithm, Exchange, Parting, Personalise, Trained, Visit, add_exchange, chain, claim
+from fedquilt.algorithm.parts.directions import pull_to_start
 from fedquilt.algorithm.parts.sampling import DropLast
-from fedquilt.algorithm.transform import chain
 from fedquilt.base.arguments import BelowOne, ChangingBatchSize, ChangingCount, NonNegative, Rate
 from fedquilt.base.registry import wrappers
 from fedquilt.methods.fed_avg import fed_avg

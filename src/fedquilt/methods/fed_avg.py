@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm import Algorithm, chain, cross_entropy
 from fedquilt.algorithm.parts.descent import sgd
-from fedquilt.algorithm.parts.losses.cross_entropy import cross_entropy
 from fedquilt.algorithm.parts.reduction import WeightedMean, by_examples
 from fedquilt.algorithm.parts.sampling import DropLast, Epochs
 from fedquilt.algorithm.parts.selection import uniform
-from fedquilt.algorithm.transform import chain
 from fedquilt.base.arguments import ChangingBatchSize, ChangingCount, Fraction, Momentum, NonNegative, Rate, Size
 from fedquilt.base.registry import methods
 from fedquilt.base.schedule import constant_or_scheduled, scheduled

@@ -45,16 +45,7 @@ def fed_avg_m(
     'fed_avg_m'
     """
     base = fed_avg(
-        lr=lr,
-        fraction=fraction,
-        epochs=epochs,
-        batch=batch,
-        momentum=momentum,
-        weight_decay=weight_decay,
-        reshuffle=reshuffle,
-        keep_momentum=keep_momentum,
-        drop_last=drop_last,
-        cohort=cohort,
+        lr, fraction, epochs, batch, momentum, weight_decay, reshuffle, keep_momentum, drop_last, cohort=cohort
     )
     server = sgd(scheduled(server_lr), momentum=server_momentum, nesterov=nesterov)
     return claim(replace(base, name="fed_avg_m"), "fed_avg_m", server=server)

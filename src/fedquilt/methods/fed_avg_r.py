@@ -20,14 +20,11 @@ import torch
 from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm, add_exchange
-from fedquilt.algorithm.cohort import Cohort
 from fedquilt.algorithm.exchange import Exchange, First, InitialFederation, Parting, Trained, Upload, Visit
-from fedquilt.algorithm.features import features_of
-from fedquilt.algorithm.parts.features import Estimator, draw, estimate
-from fedquilt.algorithm.parts.penalties import frobenius, mmd, trace_norm
-from fedquilt.algorithm.penalty import Penalty, Seen, classifier_layer
+from fedquilt.algorithm.parts.features import Estimator, draw, estimate, frobenius, mmd, trace_norm
+from fedquilt.algorithm.penalty import Penalty, Seen, classifier_layer, features_of
 from fedquilt.algorithm.state import ServerState
-from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.algorithm.updates import ClientUpdate, Cohort
 from fedquilt.base.arguments import NonNegative, Size
 from fedquilt.base.registry import wrappers
 from fedquilt.base.rng import generator

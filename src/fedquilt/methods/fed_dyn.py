@@ -13,17 +13,16 @@ from functools import partial
 import torch
 
 from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
-from fedquilt.algorithm.cohort import Cohort
 from fedquilt.algorithm.exchange import Exchange, Parting, Trained, Visit
-from fedquilt.algorithm.parts.added import add_given, pull_to_start
 from fedquilt.algorithm.parts.descent import sgd
+from fedquilt.algorithm.parts.directions import add_given, pull_to_start
 from fedquilt.algorithm.parts.reduction import WeightedMean, equally
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.transform import At, Transform, chain
-from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.algorithm.updates import ClientUpdate, Cohort
 from fedquilt.base.arguments import Positive
-from fedquilt.base.describe import describe
 from fedquilt.base.errors import SpecError
+from fedquilt.base.records import describe
 from fedquilt.base.registry import wrappers
 from fedquilt.compute.layout import State, Tensors
 

@@ -10,31 +10,20 @@ effective learning rate; equation 1, without that, is an argument.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal
 
+import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
-from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
-from fedquilt.algorithm.exchange import Exchange
-from fedquilt.algorithm.parts.importance import (
-    TargetBroadcast,
-    broadcast_given,
-    broadcast_population,
-    broadcast_server,
-    broadcast_uniform,
-    by_class_ratio,
-)
+from fedquilt.algorithm import Algorithm, Exchange, First, InitialFederation, State, add_exchange, claim
 from fedquilt.base.arguments import NonNegative
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import wrappers
 
 Target = Literal["population", "uniform", "server"] | Annotated[list[NonNegative], Field(min_length=2)]
-
-_BROADCASTS: dict[str, TargetBroadcast] = {
-    "population": broadcast_population,
-    "uniform": broadcast_uniform,
-    "server": broadcast_server,
-}
 
 
 @wrappers.register
@@ -55,8 +44,43 @@ def fed_ir(algorithm: Algorithm, target: Target = "population", normalise: bool 
     """
     if isinstance(target, list) and not sum(target):
         raise SpecError("fed_ir: target: at least one class must have a probability above 0")
-    first_broadcast = _BROADCASTS[target] if isinstance(target, str) else broadcast_given(tuple(target))
+    first_broadcast = partial(_first_broadcast, tuple(target) if isinstance(target, list) else target)
     exchange = Exchange("fed_ir", first_broadcast=first_broadcast, needs_classes=target == "population")
     exchanging = add_exchange(algorithm, exchange)
     loss = replace(algorithm.loss, normalise=normalise)
     return claim(exchanging, "fed_ir", loss=loss, importance=by_class_ratio)
+
+
+def _first_broadcast(target: str | tuple[float, ...], initial: InitialFederation) -> First:
+    """Broadcast p, one number per class."""
+    data = initial.data
+    if target == "server" and not len(data.train):
+        raise SpecError('target: "server" needs data at the server: wrap the method in server_training as well')
+    if not data.classes:
+        raise SpecError(f"fed_ir weighs examples by their class: the targets of {data.name} are numbers")
+    if data.train.y.dim() != 1:
+        raise SpecError(
+            "fed_ir weighs examples by their class: it needs data with one class per example, not sequences"
+        )
+    if isinstance(target, tuple):
+        if len(target) != data.classes:
+            raise SpecError(f"target: has {len(target)} classes, where the data set {data.name} has {data.classes}")
+        return First({"target": torch.tensor(target, dtype=torch.float32) / sum(target)})
+    if target == "uniform":
+        return First({"target": torch.full((data.classes,), 1 / data.classes)})
+    if target == "population":
+        counts = initial.population.classes_held.totals
+    else:
+        counts = np.bincount(data.train.y.numpy(), minlength=data.classes)
+    return First({"target": torch.from_numpy(counts / counts.sum()).float()})
+
+
+def by_class_ratio(labels: Tensor, classes: int, broadcast: State) -> Tensor:
+    """Return p(y) / q_k(y) for every class; a class that the client lacks has the weight 0, which nothing asks for.
+
+    >>> by_class_ratio(torch.tensor([0, 0, 0, 1]), 3, {"fed_ir": {"target": torch.tensor([0.25, 0.25, 0.5])}})
+    tensor([0.3333, 1.0000, 0.0000])
+    """
+    target: Tensor = broadcast["fed_ir"]["target"]  # type: ignore[index,assignment]
+    share = torch.bincount(labels, minlength=classes).float() / len(labels)
+    return torch.where(share > 0, target / share.clamp(min=1e-30), torch.zeros_like(share))

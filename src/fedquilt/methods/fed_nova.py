@@ -12,11 +12,8 @@ import math
 import torch
 from torch import Tensor
 
-from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
-from fedquilt.algorithm.cohort import Cohort
-from fedquilt.algorithm.exact import ExactMean
-from fedquilt.algorithm.exchange import Exchange, Parting, Trained, Upload, Visit
-from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.algorithm import Algorithm, ExactMean, Exchange, Parting, Trained, Upload, Visit, add_exchange, claim
+from fedquilt.algorithm.updates import ClientUpdate, Cohort
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import wrappers
 from fedquilt.compute.layout import Layout, Tensors
@@ -55,7 +52,6 @@ class NormalisedMean:
     """The mean of updates per step, times the mean number of steps."""
 
     def __init__(self, cohort: Cohort) -> None:
-        """Make an empty mean."""
         self._mean = ExactMean(cohort.parameters, cohort.weight)
         self._steps: dict[int, tuple[float, float]] = {}
 

@@ -9,7 +9,7 @@ correction, and v starts at τ². Buffers of normalisation layers are averaged a
 from __future__ import annotations
 
 from fedquilt.algorithm.algorithm import Algorithm, claim
-from fedquilt.algorithm.parts.adaptive import adagrad, adam, yogi
+from fedquilt.algorithm.parts.descent import adagrad, adam, yogi
 from fedquilt.base.arguments import Momentum, Positive, Rate
 from fedquilt.base.registry import wrappers
 from fedquilt.base.schedule import scheduled

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.parts.added import pull_to_start
-from fedquilt.algorithm.transform import chain
+from fedquilt.algorithm import Algorithm, chain
+from fedquilt.algorithm.parts.directions import pull_to_start
 from fedquilt.base.arguments import NonNegative
 from fedquilt.base.registry import wrappers
 

@@ -38,16 +38,7 @@ def local_only(
     >>> local_only(lr=0.05).course.sends
     False
     """
-    base = fed_avg(
-        lr=lr,
-        fraction=1.0,
-        epochs=epochs,
-        batch=batch,
-        momentum=momentum,
-        weight_decay=weight_decay,
-        keep_momentum=True,
-        drop_last=drop_last,
-    )
+    base = fed_avg(lr, 1.0, epochs, batch, momentum, weight_decay, keep_momentum=True, drop_last=drop_last)
     return claim(
         replace(base, name="local_only"),
         "local_only",

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from torch import Tensor
+
 from fedquilt.algorithm.algorithm import Algorithm, claim
-from fedquilt.algorithm.parts.held import Held
-from fedquilt.algorithm.parts.robust import coordinate_median
+from fedquilt.algorithm.parts.reduction import Held, Updates, mean_of_ranks
 from fedquilt.base.registry import wrappers
 
 
@@ -26,3 +27,13 @@ def median(algorithm: Algorithm) -> Algorithm:
     (('reduce', 'median'),)
     """
     return claim(algorithm, "median", reduce=partial(Held, coordinate_median))
+
+
+def coordinate_median(updates: Updates) -> Tensor:
+    """Return the median in every coordinate, unweighted; of an even number, the mean of the two middle values.
+
+    >>> import torch
+    >>> coordinate_median(Updates([torch.tensor([x, -x]) for x in (1.0, 2.0, 9.0)], [1.0, 1.0, 1.0]))
+    tensor([ 2., -2.])
+    """
+    return mean_of_ranks(updates.deltas, (len(updates.deltas) - 1) // 2)

@@ -10,8 +10,12 @@ import math
 from dataclasses import replace
 from functools import partial
 
+from torch import Tensor
+
 from fedquilt.algorithm.algorithm import Algorithm, claim
-from fedquilt.algorithm.parts.robust import Bounded
+from fedquilt.algorithm.parts.directions import clip_by_norm
+from fedquilt.algorithm.transform import At
+from fedquilt.algorithm.updates import ClientUpdate, Cohort, Reduce
 from fedquilt.base.arguments import PositiveOrInfinite
 from fedquilt.base.registry import wrappers
 
@@ -34,3 +38,20 @@ def norm_bound(algorithm: Algorithm, limit: PositiveOrInfinite = 3.0) -> Algorit
     bounded = partial(Bounded, limit, algorithm.reduce)
     # The part is wrapped, not replaced: whoever claimed it before keeps it, and nobody may replace it afterwards.
     return claim(replace(algorithm, reduce=bounded), "norm_bound", reduce=bounded)
+
+
+class Bounded:
+    """Shortens every update that is longer than `limit`, then reduces as `reduce` does."""
+
+    def __init__(self, limit: float, reduce: Reduce, cohort: Cohort) -> None:
+        self._clip = clip_by_norm(limit)
+        self._fold = reduce(cohort)
+
+    def add(self, update: ClientUpdate) -> None:
+        """Take in one update, shortened if need be."""
+        shortened, _ = self._clip.update({"model": update.delta}, {}, At({}, {}))
+        self._fold.add(replace(update, delta=shortened["model"]))
+
+    def finish(self) -> Tensor | None:
+        """Return what the wrapped fold returns."""
+        return self._fold.finish()

@@ -36,15 +36,7 @@ def one_shot(
     >>> one_shot(tolerance=0.01).course.last_round
     1
     """
-    base = fed_avg(
-        lr=lr,
-        fraction=1.0,
-        epochs=max_epochs,
-        batch=batch,
-        momentum=momentum,
-        weight_decay=weight_decay,
-        drop_last=drop_last,
-    )
+    base = fed_avg(lr, 1.0, max_epochs, batch, momentum, weight_decay, drop_last=drop_last)
     return replace(base, name="one_shot", course=Course(until=LossStandsStill(tolerance, patience), last_round=1))
 
 

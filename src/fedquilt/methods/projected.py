@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.parts.added import add_noise
-from fedquilt.algorithm.parts.norms import Centre, project_to_ball
-from fedquilt.algorithm.transform import chain
+from fedquilt.algorithm import Algorithm, chain
+from fedquilt.algorithm.parts.directions import Centre, add_noise, project_to_ball
 from fedquilt.base.arguments import NonNegative, PositiveOrInfinite
 from fedquilt.base.registry import wrappers
 

@@ -15,14 +15,13 @@ from dataclasses import replace
 import torch
 
 from fedquilt.algorithm.algorithm import Algorithm, add_exchange, claim
-from fedquilt.algorithm.cohort import Cohort
 from fedquilt.algorithm.exact import ExactMean
 from fedquilt.algorithm.exchange import Exchange, First, InitialFederation, Parting, Trained, Upload, Visit
-from fedquilt.algorithm.parts.added import add_given
+from fedquilt.algorithm.parts.directions import add_given
 from fedquilt.algorithm.parts.reduction import equally
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.transform import chain
-from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.algorithm.updates import ClientUpdate, Cohort
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import wrappers
 from fedquilt.compute.layout import Layout, Tensors

@@ -16,14 +16,10 @@ from typing import Literal
 
 import torch
 
-from fedquilt.algorithm.algorithm import Algorithm, add_exchange
-from fedquilt.algorithm.cohort import Cohort
-from fedquilt.algorithm.exchange import Exchange
-from fedquilt.algorithm.transform import At, Transform
-from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.algorithm import Algorithm, At, Exchange, State, Tensors, Transform, add_exchange
+from fedquilt.algorithm.updates import ClientUpdate, Cohort
 from fedquilt.base.arguments import NonNegative
 from fedquilt.base.registry import wrappers
-from fedquilt.compute.layout import State, Tensors
 
 NAME = "sign_agreement"
 
@@ -60,7 +56,6 @@ class Signs:
     """Adds up the signs of the updates, coordinate by coordinate."""
 
     def __init__(self, threshold: float, cohort: Cohort) -> None:
-        """Start at 0."""
         if threshold > cohort.clients > 0:
             warnings.warn(
                 f"sign_agreement: threshold = {threshold:g} cannot be reached by the {cohort.clients} clients of a round: "

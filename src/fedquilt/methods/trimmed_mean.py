@@ -6,14 +6,15 @@ Definition 2 and Algorithm 1 (Option II).
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Annotated
 
 from pydantic import Field
+from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm, claim
-from fedquilt.algorithm.parts.held import Held
-from fedquilt.algorithm.parts.robust import coordinate_trimmed_mean
+from fedquilt.algorithm.parts.reduction import Held, Updates, mean_of_ranks
 from fedquilt.base.registry import wrappers
 
 BelowHalf = Annotated[float, Field(ge=0, lt=0.5)]
@@ -36,3 +37,22 @@ def trimmed_mean(algorithm: Algorithm, trim: BelowHalf = 0.1) -> Algorithm:
     if not trim:
         return algorithm
     return claim(algorithm, "trimmed_mean", reduce=partial(Held, partial(coordinate_trimmed_mean, trim)))
+
+
+def coordinate_trimmed_mean(trim: float, updates: Updates) -> Tensor:
+    """Return the mean, in every coordinate, without the ⌊trim·m⌋ smallest and as many largest values; unweighted.
+
+    >>> import torch
+    >>> coordinate_trimmed_mean(0.25, Updates([torch.tensor([x]) for x in (1.0, 2.0, 4.0, 99.0)], [1.0] * 4))
+    tensor([3.])
+    """
+    return mean_of_ranks(updates.deltas, trimmed(trim, len(updates.deltas)))
+
+
+def trimmed(trim: float, clients: int) -> int:
+    """Return how many values are dropped at either end: ⌊trim·m⌋, and 29 of 100 for 0.29, whose product is 28.99….
+
+    >>> trimmed(0.29, 100), trimmed(0.1, 9), trimmed(0.49, 2)
+    (29, 0, 0)
+    """
+    return math.floor(trim * clients + 1e-9)

@@ -12,8 +12,7 @@ from torch import nn
 from fedquilt.base.arguments import Size
 from fedquilt.base.registry import models
 from fedquilt.data.data import Data
-from fedquilt.models.layers import convolved_and_pooled, ending_in_classifier
-from fedquilt.models.sizes import classes_of
+from fedquilt.models.building import classes_of, convolved_and_pooled, ending_in_classifier
 
 
 @models.register

@@ -40,7 +40,7 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import models
 from fedquilt.data.data import Data
 from fedquilt.data.fetch.folders import own_file
-from fedquilt.models.sizes import classes_of
+from fedquilt.models.building import classes_of
 from fedquilt.models.weights import load_weights, unlike
 
 # Table 2: expansion t, channels c, blocks n, stride s of the first.
@@ -71,7 +71,6 @@ class InvertedResidual(nn.Module):
     """Widen, convolve each channel by itself, and come back; the input is added where it has the same shape."""
 
     def __init__(self, channels: int, out: int, stride: int, expansion: int, groups: int) -> None:
-        """Make the three convolutions, or two where nothing is widened."""
         super().__init__()
         wide = channels * expansion
         layers = []
@@ -93,7 +92,6 @@ class MobileNetV2(nn.Module):
     classifier_layer = "classifier"
 
     def __init__(self, classes: int, width: float, groups: int, bottleneck: int | None) -> None:
-        """Build the stages."""
         super().__init__()
         channels = widened(FIRST, width)
         layers: list[nn.Module] = [nn.Sequential(*_convolution(3, channels, 3, 2, False, groups), nn.ReLU6())]

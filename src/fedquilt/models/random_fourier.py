@@ -24,8 +24,9 @@ from fedquilt.base.arguments import Size
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import models
 from fedquilt.base.rng import generator
+from fedquilt.compute.kernels.stack import Stack, StackLayer
 from fedquilt.data.data import Data
-from fedquilt.models.sizes import classes_of, inputs_of
+from fedquilt.models.building import classes_of, inputs_of
 
 
 def _positive_or_median(value: object) -> float | str:
@@ -45,7 +46,6 @@ class RandomFourier(nn.Module):
     classifier_layer = "classifier"
 
     def __init__(self, inputs: int, features: int, classes: int, sigma: float, scale: float, bias: bool) -> None:
-        """Draw the frequencies and phases, and make the classifier."""
         super().__init__()
         self.frequencies = nn.Parameter(sigma * torch.randn(features, inputs))
         self.phases = nn.Parameter(2 * pi * torch.rand(features))
@@ -57,6 +57,17 @@ class RandomFourier(nn.Module):
         features = self.scale * torch.cos(nn.functional.linear(x.flatten(1), self.frequencies, self.phases))
         scores: Tensor = self.classifier(features)
         return scores
+
+    def as_stack(self) -> Stack:
+        """Say what it computes, for the kernel that trains such models."""
+        features, inputs = self.frequencies.shape
+        bias = None if self.classifier.bias is None else "classifier.bias"
+        return Stack(
+            (
+                StackLayer("frequencies", "phases", inputs, features, "cosine", self.scale),
+                StackLayer("classifier.weight", bias, features, self.classifier.out_features),
+            )
+        )
 
 
 @models.register

@@ -26,7 +26,7 @@ from torch.nn import functional
 from fedquilt.base.arguments import Size
 from fedquilt.base.registry import models
 from fedquilt.data.data import Data
-from fedquilt.models.sizes import classes_of
+from fedquilt.models.building import classes_of
 
 WIDTHS = (16, 32, 64)
 BLOCKS = 3
@@ -68,7 +68,6 @@ class FixupResNet20(nn.Module):
     classifier_layer = "classifier"
 
     def __init__(self, classes: int) -> None:
-        """Build the stages."""
         super().__init__()
         widths = [width for width in WIDTHS for _ in range(BLOCKS)]
         self.first = nn.Conv2d(3, WIDTHS[0], 3, padding=1, bias=False)

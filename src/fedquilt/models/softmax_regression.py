@@ -7,8 +7,7 @@ from torch import nn
 from fedquilt.base.arguments import Size
 from fedquilt.base.registry import models
 from fedquilt.data.data import Data
-from fedquilt.models.layers import ending_in_classifier
-from fedquilt.models.sizes import classes_of, inputs_of
+from fedquilt.models.building import classes_of, ending_in_classifier, inputs_of
 
 
 @models.register

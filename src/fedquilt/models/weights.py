@@ -1,6 +1,8 @@
-"""Weights from a file: a model's values under its `state_dict` names, in safetensors' format. Reading runs no code.
+"""Weights from a file, and training a part of them.
 
-Names and shapes are compared before a value is read, and all of it before the model is changed.
+A file has a model's values under its `state_dict` names, in safetensors' format. Reading runs no code.
+Names and shapes are compared before a value is read, and all of it before the model is changed. What is frozen stays in the
+module, is not trained, and is not sent.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import safetensors
 import torch
 from torch import nn
 
-from fedquilt.base.errors import DataError
+from fedquilt.base.errors import DataError, SpecError, listed, nearest
 from fedquilt.compute.layout import Tensors
 from fedquilt.data.files import require_regular
 
@@ -55,7 +57,7 @@ def load_weights(module: nn.Module, path: str | Path, skip: Sequence[str] = ()) 
         values = {name: file.get_tensor(name) for name in stored}
     odd = [name for name, value in values.items() if value.is_floating_point() and not bool(value.isfinite().all())]
     if odd:
-        raise DataError(f"{path}: holds values that are not finite, in {_listed(odd)}")
+        raise DataError(f"{path}: holds values that are not finite, in {listed(odd, LISTED)}")
     with torch.no_grad():
         for name, value in values.items():
             tensors[name].copy_(value)
@@ -94,8 +96,8 @@ def _problems(tensors: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> 
     statistics = [name for name in stored if name not in tensors and name.rpartition(".")[2] in STATISTICS]
     if statistics:
         return [
-            f"it holds statistics of batch normalisation ({_listed(statistics)}), which this model does not have: the "
-            "other weights depend on them; use weights of a model with the same normalisation"
+            f"it holds statistics of batch normalisation ({listed(statistics, LISTED)}), which this model does not have: "
+            "the other weights depend on them; use weights of a model with the same normalisation"
         ]
     tied = {id(tensors[name]) for name in stored if name in tensors}
     missing = [name for name, tensor in tensors.items() if id(tensor) not in tied and not within(name, skip)]
@@ -112,9 +114,9 @@ def _problems(tensors: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> 
         for name in shapes
         if stored[name].get_dtype() not in (FLOATING if tensors[name].is_floating_point() else WHOLE)
     ]
-    problems = [f"it lacks {_listed(missing)}"] if missing else []
-    problems += [f"it has {_listed(over)}, which the model lacks"] if over else []
-    return problems + ([_listed(wrong)] if wrong else []) + ([_listed(kinds)] if kinds else [])
+    problems = [f"it lacks {listed(missing, LISTED)}"] if missing else []
+    problems += [f"it has {listed(over, LISTED)}, which the model lacks"] if over else []
+    return problems + ([listed(wrong, LISTED)] if wrong else []) + ([listed(kinds, LISTED)] if kinds else [])
 
 
 def within(name: str, parts: Iterable[str]) -> bool:
@@ -126,6 +128,63 @@ def within(name: str, parts: Iterable[str]) -> bool:
     return any(name == part or name.startswith(f"{part}.") for part in parts)
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(names[:LISTED]) + more
+def train_only(module: nn.Module, trainable: int | Sequence[str]) -> None:
+    """Freeze all parameters but those of the last layers, or of the parts that are named.
+
+    trainable: how many layers, counted from the end, as `layers` counts them; or names of parts or parameters ("block.2" is
+    every "block.2.…"). What the model froze itself stays frozen.
+    """
+    found = layers(module)
+    if isinstance(trainable, int):
+        if trainable > len(found):
+            raise SpecError(f"trainable: the last {trainable} layers are requested, but the model has {len(found)}")
+        chosen = [name for layer in found[-trainable:] for name in layer]
+        # A part's own parameters, not those of the layers inside it: these count by themselves.
+        wanted = {id(p) for name in chosen for p in module.get_submodule(name).parameters(recurse=False)}
+    else:
+        named = list(module.named_parameters(remove_duplicate=False))
+        for part in trainable:
+            if not any(within(name, [part]) for name, _ in named):
+                parts = [name for layer in found for name in layer if name] or [name for name, _ in named]
+                raise SpecError(f"trainable: the model has no part called '{part}'; {nearest(part, parts)}")
+        wanted = {id(p) for name, p in named if within(name, trainable)}
+    frozen = [p for p in module.parameters() if id(p) not in wanted]
+    _refuse_statistics(module, wanted)
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    if not any(p.requires_grad for p in module.parameters()):
+        raise SpecError("trainable: leaves nothing to train: the named parts are frozen by the model")
+
+
+def layers(module: nn.Module) -> list[list[str]]:
+    """List the layers of a model, in the order in which it names them, each by the names of its parts.
+
+    A layer is what multiplies by a matrix or a kernel: linear, convolution, embedding, LSTM. A part that has vectors or
+    numbers only goes with a layer: normalisation with the one before it, the scales of a block with the first inside it.
+
+    >>> layers(nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2)))
+    [['0', '1'], ['4']]
+    """
+    found: list[list[str]] = []
+    ahead: list[str] = []
+    for name, part in module.named_modules():
+        dimensions = [parameter.dim() for parameter in part.parameters(recurse=False)]
+        if dimensions and max(dimensions) > 1:
+            found.append([*ahead, name])
+            ahead = []
+        elif dimensions and (not found or any(parameter.dim() > 1 for parameter in part.parameters())):
+            ahead.append(name)
+        elif dimensions:
+            found[-1].append(name)
+    return found or ([ahead] if ahead else [])
+
+
+def _refuse_statistics(module: nn.Module, wanted: set[int]) -> None:
+    """Refuse to freeze a layer whose statistics would go on changing, and be sent."""
+    for name, part in module.named_modules():
+        keeps = isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats and part.affine
+        if keeps and not any(id(p) in wanted for p in part.parameters()):
+            raise SpecError(
+                f"trainable: leaves out {name or 'the model'} ({type(part).__name__}), whose running statistics would "
+                "still change in training; name it too, or use a model with group normalisation"
+            )

@@ -13,9 +13,8 @@ from torch import nn
 from fedquilt.base.arguments import Size
 from fedquilt.base.registry import models
 from fedquilt.data.data import Data
-from fedquilt.models.next_symbol import NextSymbolLSTM
-from fedquilt.models.peephole_lstm import Biases
-from fedquilt.models.sizes import classes_of
+from fedquilt.models.building import classes_of
+from fedquilt.models.lstm import Biases, NextSymbolLSTM
 
 
 @models.register

@@ -29,17 +29,24 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedquilt.base.arguments import Count, Seed, Size
+from fedquilt.base.arguments import Count, NonNegative, Seed, Size
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
-from fedquilt.partition.client_tests import with_client_tests
-from fedquilt.partition.draws import Floats, log_dirichlet, shares
-from fedquilt.partition.labels import Labels, require_classes, require_one_each
+from fedquilt.partition.dealing import (
+    Floats,
+    Labels,
+    even_sizes,
+    log_dirichlet,
+    power_law_sizes,
+    require_classes,
+    require_one_each,
+    shares,
+    with_client_tests,
+)
 from fedquilt.partition.partition import Partition
-from fedquilt.partition.sizes import even_sizes
 
 Concentration = Annotated[float, Field(ge=0)]
 """0 gives one class per client, `inf` the prior itself."""
@@ -55,6 +62,7 @@ def dirichlet(
     *,
     prior: Literal["uniform", "empirical"] = "uniform",
     examples: Count | None = None,
+    exponent: NonNegative = 0.0,
     seed: Seed = 0,
     own_test: bool = False,
     data: Data | None = None,
@@ -63,15 +71,18 @@ def dirichlet(
 
     `prior` is p: uniform over the classes that occur (Hsu 2019), or their frequencies. Each client holds `examples`,
     and what is left over belongs to nobody; without `examples`, every example belongs to one client and sizes differ
-    by at most one. Clients draw in order, so that it is the last ones for whom classes have run out. With `own_test`, the
-    test set of `data` is dealt out too.
+    by at most one; with an `exponent`, the k-th largest client's size is proportional to k^−exponent, as in `power_law`.
+    Clients draw in order, so that it is the last ones for whom classes have run out. With `own_test`, the test set of
+    `data` is dealt out too.
 
     >>> labels = np.repeat(np.arange(10), 100)
     >>> held = dirichlet(labels, clients=10, alpha=0.0)
     >>> held.class_counts(labels, classes=10).max(axis=1).tolist()
     [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
+    >>> dirichlet(labels, clients=3, alpha=1.0, exponent=1.0).sizes.tolist()
+    [545, 273, 182]
     """
-    sizes = _sizes(labels, clients, examples)
+    sizes = _sizes(labels, clients, examples, exponent)
     _, kinds, available = np.unique(labels, return_inverse=True, return_counts=True)
     p = available / len(labels) if prior == "empirical" else np.full(len(available), 1 / len(available))
     rng = generator(seed, "partition dirichlet")
@@ -83,9 +94,13 @@ def dirichlet(
     return with_client_tests(held, labels, data, seed) if own_test else held
 
 
-def _sizes(labels: npt.NDArray[np.integer], clients: int, examples: int | None) -> Indices:
+def _sizes(labels: npt.NDArray[np.integer], clients: int, examples: int | None, exponent: float) -> Indices:
     require_classes(labels)
     require_one_each(labels, clients)
+    if examples is not None and exponent:
+        raise SpecError(f"exponent: clients of {examples} examples each are all of one size; set only one of the two")
+    if exponent:
+        return power_law_sizes(len(labels), clients, exponent)
     if examples is None:
         return even_sizes(len(labels), clients)
     if clients * examples > len(labels):

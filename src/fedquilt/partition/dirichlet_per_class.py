@@ -20,9 +20,7 @@ from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
-from fedquilt.partition.client_tests import with_client_tests
-from fedquilt.partition.draws import log_dirichlet, shares
-from fedquilt.partition.labels import Labels, require_classes
+from fedquilt.partition.dealing import Labels, log_dirichlet, require_classes, shares, with_client_tests
 from fedquilt.partition.partition import Partition
 
 REDRAWS = 100

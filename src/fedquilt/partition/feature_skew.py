@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from fedquilt.base.arguments import NonNegative, Seed, Size
 from fedquilt.base.registry import partitions
-from fedquilt.data.data import Data
-from fedquilt.data.noise import Noise
+from fedquilt.data.data import Data, Noise
+from fedquilt.partition.dealing import Labels
 from fedquilt.partition.iid import iid
-from fedquilt.partition.labels import Labels
 from fedquilt.partition.partition import Partition
 
 

@@ -19,7 +19,7 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import partitions
 from fedquilt.data.cells import DEEPEST, adaptive_cells, cell_around, numbered_cells
 from fedquilt.data.data import Data
-from fedquilt.partition.client_tests import with_client_tests
+from fedquilt.partition.dealing import with_client_tests
 from fedquilt.partition.partition import Partition
 
 Level = Annotated[int, Field(ge=0, le=DEEPEST)]

@@ -9,10 +9,8 @@ from fedquilt.base.arguments import Seed, Size
 from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
-from fedquilt.partition.client_tests import with_client_tests
-from fedquilt.partition.labels import Labels, require_one_each
+from fedquilt.partition.dealing import Labels, even_sizes, require_one_each, with_client_tests
 from fedquilt.partition.partition import Partition
-from fedquilt.partition.sizes import even_sizes
 
 
 @partitions.register

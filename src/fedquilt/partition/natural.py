@@ -15,6 +15,7 @@ from fedquilt.base.arguments import Count
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import partitions
 from fedquilt.data.data import Data
+from fedquilt.data.joined import SERVER
 from fedquilt.partition.partition import Partition
 
 
@@ -22,8 +23,9 @@ from fedquilt.partition.partition import Partition
 def natural(data: Data, least: Count = 1, own_test: bool = True) -> Partition:
     """Give every example to the client it belongs to by nature: its author, its user.
 
-    Clients come in the order of their ids; those with fewer than `least` training examples are left out. With `own_test`,
-    they are tested on the test examples of the same ids, where the data set has any.
+    Clients come in the order of their ids; those with fewer than `least` training examples are left out. Examples of the
+    id -1 are the server's own. With `own_test`, clients are tested on the test examples of the same ids, where the data
+    set has any.
 
     >>> from fedquilt.data.data import Split
     >>> import torch
@@ -39,7 +41,7 @@ def natural(data: Data, least: Count = 1, own_test: bool = True) -> Partition:
         )
     if not len(data.train):
         raise SpecError(f"natural: the data set {data.name} has no examples to train on")
-    ids, sizes = np.unique(data.train.ids, return_counts=True)
+    ids, sizes = np.unique(data.train.ids[data.train.ids != SERVER], return_counts=True)
     ids = ids[sizes >= least]
     if not len(ids):
         raise SpecError(f"least: no client holds {least} examples; the largest client holds {int(sizes.max())}")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedquilt.base.errors import SpecError
 from fedquilt.base.types import Indices
-from fedquilt.data.noise import Noise
+from fedquilt.data.data import Noise
 
 Positions = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 """Positions in a data set, in as few bytes as they need: with many clients, they are what a population costs."""
@@ -63,11 +63,9 @@ class Partition:
         return cls(indices=small(indices), offsets=offsets)
 
     def __repr__(self) -> str:
-        """Say how large it is, not all that is in it."""
         return f"Partition({len(self)} clients, {len(self.indices)} examples)"
 
     def __len__(self) -> int:
-        """Count the clients."""
         return len(self.offsets) - 1
 
     def client(self, k: int) -> Indices:

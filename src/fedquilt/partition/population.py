@@ -109,7 +109,6 @@ class Population:
     counted: ClassesHeld | None = None
 
     def __len__(self) -> int:
-        """Count the clients."""
         return len(self.sizes)
 
     def name_of(self, client: int) -> str:

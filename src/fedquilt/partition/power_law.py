@@ -7,16 +7,12 @@ says which. Here the k-th largest client holds a share proportional to k^−a: Z
 
 from __future__ import annotations
 
-import numpy as np
-
 from fedquilt.base.arguments import Count, NonNegative, Seed, Size
 from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
-from fedquilt.partition.client_tests import with_client_tests
-from fedquilt.partition.labels import Labels, require_one_each
+from fedquilt.partition.dealing import Labels, power_law_sizes, require_one_each, with_client_tests
 from fedquilt.partition.partition import Partition
-from fedquilt.partition.sizes import sizes_by
 
 
 @partitions.register
@@ -39,7 +35,6 @@ def power_law(
     [44, 27, 21, 18]
     """
     require_one_each(labels, clients)
-    ranks = np.arange(1, clients + 1, dtype=np.float64) ** -exponent
-    sizes = sizes_by(ranks / ranks.sum(), len(labels), least)
+    sizes = power_law_sizes(len(labels), clients, exponent, least)
     held = Partition.by_sizes(generator(seed, "partition power law").permutation(len(labels)), sizes)
     return with_client_tests(held, labels, data, seed, by_class=False) if own_test else held

@@ -13,11 +13,8 @@ from fedquilt.base.arguments import Count, Positive, Seed, Size
 from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
-from fedquilt.partition.client_tests import with_client_tests
-from fedquilt.partition.draws import log_dirichlet, shares
-from fedquilt.partition.labels import Labels, require_one_each
+from fedquilt.partition.dealing import Labels, log_dirichlet, require_one_each, shares, sizes_by, with_client_tests
 from fedquilt.partition.partition import Partition
-from fedquilt.partition.sizes import sizes_by
 
 
 @partitions.register

@@ -14,10 +14,8 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data
-from fedquilt.partition.client_tests import with_client_tests
-from fedquilt.partition.labels import Labels, require_classes
+from fedquilt.partition.dealing import Labels, even_sizes, require_classes, with_client_tests
 from fedquilt.partition.partition import Partition
-from fedquilt.partition.sizes import even_sizes
 
 
 @partitions.register

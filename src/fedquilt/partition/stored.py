@@ -22,11 +22,10 @@ from fedquilt.base.memory import require_memory
 from fedquilt.base.registry import partitions
 from fedquilt.base.text import visible
 from fedquilt.base.types import Indices
-from fedquilt.data.data import Data
+from fedquilt.data.data import Data, Noise
 from fedquilt.data.fetch.folders import own_file
 from fedquilt.data.files import open_file
-from fedquilt.data.noise import Noise
-from fedquilt.partition.labels import Labels
+from fedquilt.partition.dealing import Labels
 from fedquilt.partition.partition import Partition, small
 
 FORMAT = "fedquilt partition 1"

@@ -6,17 +6,19 @@ same number of instances from all 10 classes".
 
 from __future__ import annotations
 
-import numpy as np
-
 from fedquilt.base.arguments import Seed, Size
 from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
-from fedquilt.base.types import Indices
 from fedquilt.data.data import Data
-from fedquilt.partition.client_tests import with_client_tests
-from fedquilt.partition.labels import Labels, require_classes, require_one_each
+from fedquilt.partition.dealing import (
+    Labels,
+    deal_by_class,
+    even_sizes,
+    require_classes,
+    require_one_each,
+    with_client_tests,
+)
 from fedquilt.partition.partition import Partition
-from fedquilt.partition.sizes import even_sizes
 
 
 @partitions.register
@@ -28,6 +30,7 @@ def stratified(
     Every example belongs to one client. Where a class cannot be divided evenly, its counts differ by at most one, and so do
     the sizes: dealing goes on where the class before it ended. With `own_test`, the test set of `data` is dealt out too.
 
+    >>> import numpy as np
     >>> labels = np.repeat([0, 1], [6, 4])
     >>> stratified(labels, clients=2).class_counts(labels, classes=2).tolist()
     [[3, 2], [3, 2]]
@@ -38,15 +41,3 @@ def stratified(
         deal_by_class(labels, clients, generator(seed, "partition stratified")), even_sizes(len(labels), clients)
     )
     return with_client_tests(held, labels, data, seed) if own_test else held
-
-
-def deal_by_class(labels: Labels, clients: int, rng: np.random.Generator) -> Indices:
-    """Shuffle every class and deal it out, one example at a time; return the positions client by client.
-
-    >>> deal_by_class(np.array([0, 0, 1, 1]), 2, np.random.default_rng(0)).reshape(2, 2).tolist()
-    [[0, 2], [1, 3]]
-    """
-    shuffled = rng.permutation(len(labels))
-    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
-    turn = np.arange(len(labels)) % clients
-    return by_class[np.argsort(turn, kind="stable")]

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.parts.sampling import Epochs
-from fedquilt.base.replaced import replaced
+from fedquilt.base.records import replaced
 from fedquilt.base.types import Indices
 from fedquilt.round.rehearsal import Rehearsal
 

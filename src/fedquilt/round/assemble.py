@@ -10,7 +10,7 @@ from torch import nn
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.metric import Metric
-from fedquilt.algorithm.parts.metrics.accuracy import accuracy
+from fedquilt.algorithm.parts.metrics import accuracy
 from fedquilt.algorithm.penalty import classifier_layer
 from fedquilt.base.errors import FedquiltError, SpecError, naming_part
 from fedquilt.base.types import Indices
@@ -23,7 +23,7 @@ from fedquilt.round.agreement import Agreement, agree
 from fedquilt.round.evaluation import no_rows
 from fedquilt.round.per_client import hold_out
 from fedquilt.round.rehearsal import Rehearsal
-from fedquilt.round.server_data import take_share
+from fedquilt.round.server_data import rows_of_server, take_share
 from fedquilt.round.site import ClientTests
 from fedquilt.round.validation import Validation
 from fedquilt.simulate.simulation import Simulation
@@ -53,7 +53,9 @@ def divided(
     partition = partition.pooled() if algorithm.course.pooled else partition
     if given.noise is not None:
         data = replace(data, train=replace(data.train, noise=given.noise))
-    partition, server_rows = take_share(partition, data.train.y.numpy(), algorithm.after.share, seed)
+    server_rows = rows_of_server(data)
+    if not len(server_rows):  # else the server has examples of its own, and takes none from clients
+        partition, server_rows = take_share(partition, data.train.y.numpy(), algorithm.after.share, seed)
     share = algorithm.per_client.share
     tests = ClientTests(partition, data.train) if share == 0 else None
     if partition.test is not None:  # those test examples are used, and nothing is held out

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -197,6 +197,23 @@ class Program:
         return partial(_run_mapped, steps)
 
 
+class BlockProgram(Protocol):
+    """Whatever trains blocks of clients."""
+
+    @property
+    def algorithm(self) -> Algorithm: ...  # noqa: D102
+
+    @property
+    def block(self) -> int: ...  # noqa: D102
+
+    @property
+    def compiled(self) -> bool: ...  # noqa: D102
+
+    def train_locally(  # noqa: D102
+        self, contexts: Sequence[Context], datas: Sequence[ClientData], givens: Sequence[dict[str, Tensors]]
+    ) -> BlockResult: ...
+
+
 def _run_mapped(steps: RunSteps, now: Training, inputs: StepInputs, shared: Shared) -> tuple[Training, Tensor]:
     """Take some steps with all clients of a block, of whom none is given what is None."""
     input_dims = tree_map(lambda leaf: None if leaf is None else 0, inputs)
@@ -225,7 +242,7 @@ def _step_of(now: Training, inputs: StepInputs, shared: Shared, step: int) -> tu
 
 
 def block_update(
-    program: Program,
+    program: BlockProgram,
     algorithm: Algorithm,
     contexts: Sequence[Context],
     datas: Sequence[ClientData],

@@ -10,11 +10,19 @@ import torch
 from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.cohort import BlockFold, SummingFold
 from fedquilt.algorithm.exact import WideMean
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.transform import At
-from fedquilt.algorithm.updates import Answer, BlockUpdate, ClientUpdate, Fault, PartialSum, one_by_one
+from fedquilt.algorithm.updates import (
+    Answer,
+    BlockFold,
+    BlockUpdate,
+    ClientUpdate,
+    Fault,
+    PartialSum,
+    SummingFold,
+    one_by_one,
+)
 from fedquilt.base.rng import generator
 from fedquilt.compute.layout import Layout, ModelState, State, Tensors
 from fedquilt.compute.tensors import flat

@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.cohort import BlockFold, Cohort, SummingFold
-from fedquilt.algorithm.updates import Answer, BlockUpdate, ClientUpdate, Fault, PartialSum, one_by_one
+from fedquilt.algorithm.updates import (
+    Answer,
+    BlockFold,
+    BlockUpdate,
+    ClientUpdate,
+    Cohort,
+    Fault,
+    PartialSum,
+    SummingFold,
+    one_by_one,
+)
 from fedquilt.round.checks import Expected
 from fedquilt.round.merge import checked, taken_singly
 from fedquilt.round.plan import Plan

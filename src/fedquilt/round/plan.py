@@ -10,15 +10,14 @@ from functools import cached_property
 import numpy as np
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.cohort import Cohort
 from fedquilt.algorithm.exact import LARGEST_WEIGHT
 from fedquilt.algorithm.state import Group
+from fedquilt.algorithm.updates import Cohort
 from fedquilt.base.errors import OverflowInSumError
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.partition.population import Population
-from fedquilt.simulate.presence import Asked
-from fedquilt.simulate.simulation import NOTHING, Simulation
+from fedquilt.simulate.simulation import NOTHING, Asked, Simulation
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +26,8 @@ class Plan:
 
     `population` counts the clients that could take part: those of the group, where there are several. Slots count on over
     the groups of a run, from `first_slot`; `numbers` are the slots where they do not follow one another. `absent` are those
-    who are asked and, in simulation, will not answer; `seconds` is how long the round takes there. `sums` says that nobody
+    who are asked and, in simulation, will not answer; `seconds` is how long the round takes there. `wanted` is how many
+    answers are enough, where more clients are asked than the method needs. `sums` says that nobody
     needs single updates: an engine may answer with exact sums over several clients.
     """
 
@@ -41,6 +41,7 @@ class Plan:
     absent: Mapping[int, str] = field(default_factory=dict)
     seconds: float | None = None
     numbers: Indices | None = None
+    wanted: int | None = None
     sums: bool = False
 
     @cached_property
@@ -94,7 +95,7 @@ def plan(
         algorithm, simulation, Asked(round_, seed, clients, sizes, first_slot, wanted=len(chosen))
     )
     reached = len(population) if group.clients is None else len(group.clients)
-    return Plan(round_, seed, clients, sizes, weight, reached, first_slot, absent, seconds)
+    return Plan(round_, seed, clients, sizes, weight, reached, first_slot, absent, seconds, wanted=len(chosen))
 
 
 def weights_by_size(algorithm: Algorithm, sizes: Indices) -> dict[int, float]:

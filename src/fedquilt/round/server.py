@@ -53,6 +53,11 @@ class Server:
     client_seconds: float | None
 
     @property
+    def server(self) -> Server:
+        """The server's view: this one. What needs no more of a federation takes either."""
+        return self
+
+    @property
     def first(self) -> FirstBroadcast:
         """What the server sends before the first round besides the model."""
         if self.known_first is None:

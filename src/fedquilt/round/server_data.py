@@ -13,6 +13,8 @@ from fedquilt.algorithm.state import ServerState
 from fedquilt.base.errors import FedquiltError
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
+from fedquilt.data.data import Data
+from fedquilt.data.joined import SERVER as OWNED
 from fedquilt.partition.partition import Partition
 from fedquilt.round.evaluation import no_rows
 from fedquilt.round.server import Server
@@ -20,6 +22,11 @@ from fedquilt.round.training import ClientError, train_locally
 
 SERVER = -1
 """The server's index in the keys of random draws."""
+
+
+def rows_of_server(data: Data) -> Indices:
+    """Return the training examples that are the server's own, where the data set knows whose they are."""
+    return no_rows() if data.train.ids is None else np.flatnonzero(data.train.ids == OWNED)
 
 
 def take_share(

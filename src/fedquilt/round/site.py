@@ -26,7 +26,7 @@ from fedquilt.data.data import Data, Split
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.population import require_one_label
 from fedquilt.round.agreement import Agreement
-from fedquilt.round.block import Program, block_update
+from fedquilt.round.block import BlockProgram, block_update
 from fedquilt.round.client import client_update
 from fedquilt.round.evaluation import Counted, Evaluator, added, chunks, no_rows
 from fedquilt.round.hosting import alone, passes, too_slow
@@ -137,7 +137,7 @@ class Site:
 
     def run_block(
         self,
-        program: Program,
+        program: BlockProgram,
         state: ServerState,
         round_: int,
         clients: Sequence[int],
@@ -178,7 +178,7 @@ class Site:
         return [*results, *faults]
 
     def _block_or_error(
-        self, program: Program, state: ServerState, round_: int, rows: Sequence[Row]
+        self, program: BlockProgram, state: ServerState, round_: int, rows: Sequence[Row]
     ) -> Sequence[Answer] | BaseException:
         """Train a block, if any of its clients takes part; return what is raised in clients' code."""
         present = [client for client, _, _ in _taking_part(rows)]
@@ -199,7 +199,9 @@ class Site:
             return Fault(client, slot, too_slow(self.client_seconds), kind="too slow")
         return Fault(client, slot, f"cannot be trained in a block: {reason_of(error)}")
 
-    def train_block(self, program: Program, state: ServerState, round_: int, rows: Sequence[Row]) -> Sequence[Answer]:
+    def train_block(
+        self, program: BlockProgram, state: ServerState, round_: int, rows: Sequence[Row]
+    ) -> Sequence[Answer]:
         """Train a block of clients, all of whom hold data, as one program; those without a slot have stand-ins."""
         present = _taking_part(rows)
         contexts = [self.context(state, round_, *row) for row in present]

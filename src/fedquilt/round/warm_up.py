@@ -11,14 +11,14 @@ from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.algorithm.state import ServerState
 from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.compute.layout import Tensors
-from fedquilt.round.block import Program
+from fedquilt.round.block import BlockProgram
 from fedquilt.round.client import open_visit
 from fedquilt.round.rehearsal import Rehearsal
 from fedquilt.round.site import Site
 from fedquilt.round.training import train_locally
 
 
-def warm_up(program: Program, site: Site, state: ServerState) -> None:
+def warm_up(program: BlockProgram, site: Site, state: ServerState) -> None:
     """Run a program once, from a server's first state: it is compiled then, or refused with the reason.
 
     It trains on examples of the server's own, where the site has any, as many as the first clients have: whatever is wrong

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from fedquilt.base.arguments import BelowOne
 from fedquilt.base.registry import simulations
 from fedquilt.base.rng import generator
-from fedquilt.simulate.presence import Absence, Asked
-from fedquilt.simulate.simulation import NOTHING, Simulation
+from fedquilt.simulate.simulation import NOTHING, Absence, Asked, Simulation
 
 
 @simulations.register
@@ -43,9 +42,9 @@ class DropOut:
 
     def __call__(self, asked: Asked) -> Absence:
         """Draw who drops out."""
-        indices = enumerate(asked.clients.tolist())
-        return Absence({index: "dropped out" for index, client in indices if self._drops(asked, client, index)})
-
-    def _drops(self, asked: Asked, client: int, index: int) -> bool:
-        rng = generator(asked.seed, "drop out", asked.round, client, asked.first_slot + index)
-        return bool(rng.random() < self.probability)
+        reasons = {}
+        for index, client in enumerate(asked.clients.tolist()):
+            rng = generator(asked.seed, "drop out", asked.round, client, asked.first_slot + index)
+            if rng.random() < self.probability:
+                reasons[index] = "dropped out"
+        return Absence(reasons)

@@ -17,8 +17,7 @@ from fedquilt.algorithm.parts.selection import AskMore
 from fedquilt.base.arguments import NonNegative, Positive, PositiveOrInfinite
 from fedquilt.base.registry import simulations
 from fedquilt.base.rng import generator
-from fedquilt.simulate.presence import Absence, Asked
-from fedquilt.simulate.simulation import Simulation
+from fedquilt.simulate.simulation import Absence, Asked, Simulation
 
 Floats = npt.NDArray[np.float64]
 Spread = Annotated[float, Field(ge=0, le=10)]

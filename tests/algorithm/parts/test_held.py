@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedquilt.algorithm.cohort import Cohort
-from fedquilt.algorithm.parts import held
-from fedquilt.algorithm.parts.held import Held, blocks, squared_distances, weighted_mean
-from fedquilt.algorithm.updates import ClientUpdate
+from fedquilt.algorithm.parts import reduction
+from fedquilt.algorithm.parts.reduction import Held, blocks, squared_distances, weighted_mean
+from fedquilt.algorithm.updates import ClientUpdate, Cohort
 
 NOTHING = torch.zeros(0)
 
@@ -45,7 +44,7 @@ def test_a_client_without_weight_has_no_say_and_without_others_there_is_no_resul
 
 def test_blocks_put_side_by_side_are_all_coordinates(monkeypatch):
     deltas = rows(3, 50)
-    monkeypatch.setattr(held, "BLOCK", 21)
+    monkeypatch.setattr(reduction, "BLOCK", 21)
     assert [block.shape[1] for block in blocks(deltas)] == [7] * 7 + [1]
     assert torch.equal(torch.cat(list(blocks(deltas)), dim=1), torch.stack(deltas))
 
@@ -53,7 +52,7 @@ def test_blocks_put_side_by_side_are_all_coordinates(monkeypatch):
 @pytest.mark.parametrize("block", [2**20, 16, 1])
 def test_distances_and_means_do_not_depend_on_the_blocks(block, monkeypatch):
     deltas, weights = rows(6, 40), torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    monkeypatch.setattr(held, "BLOCK", block)
+    monkeypatch.setattr(reduction, "BLOCK", block)
     wide = torch.stack(deltas).double()
     expected = (wide[:, None] - wide[None, :]).square().sum(dim=2)
     assert torch.allclose(squared_distances(deltas), expected, atol=1e-12)
@@ -68,8 +67,8 @@ def test_one_client_far_away_does_not_blur_the_distances_of_the_others():
 
 
 def test_a_reduction_is_told_from_another_by_its_values():
-    from fedquilt.algorithm.parts.robust import coordinate_trimmed_mean
-    from fedquilt.base.describe import describe
+    from fedquilt.base.records import describe
+    from fedquilt.methods.trimmed_mean import coordinate_trimmed_mean
 
     texts = {describe(partial(Held, partial(coordinate_trimmed_mean, trim))) for trim in (0.1, 0.2, 0.2)}
     assert len(texts) == 2

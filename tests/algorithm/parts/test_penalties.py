@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedquilt.algorithm.parts.penalties import frobenius, mmd, trace_norm
+from fedquilt.algorithm.parts.features import frobenius, mmd, trace_norm
 
 Penalty = Callable[[Tensor], Tensor]
 

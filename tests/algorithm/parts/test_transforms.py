@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import fedquilt
-from fedquilt.algorithm.parts.added import add_noise, pull_to_start
-from fedquilt.algorithm.parts.norms import clip_by_norm, project_to_ball
+from fedquilt.algorithm.parts.directions import add_noise, clip_by_norm, project_to_ball, pull_to_start
 from fedquilt.algorithm.transform import chain
 
 COMMON: dict[str, Any] = {"lr": 0.1, "fraction": 0.5, "batch": 10}

@@ -14,7 +14,7 @@ from fedquilt.base import registry
 from fedquilt.compute.kernels import build
 from fedquilt.compute.kernels.layers import kernels_of
 from fedquilt.models import mnist_2nn, mnist_cnn
-from fedquilt.models.peephole_lstm import PeepholeLSTM
+from fedquilt.models.lstm import PeepholeLSTM
 
 
 @pytest.mark.parametrize(

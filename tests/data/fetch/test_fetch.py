@@ -21,10 +21,8 @@ from rich.console import Console
 from fedquilt.base import registry
 from fedquilt.base.errors import DataError
 from fedquilt.cli import app as cli
-from fedquilt.data.fetch import archives
-from fedquilt.data.fetch.archives import data_of_deb, take_members
-from fedquilt.data.fetch.download import download
-from fedquilt.data.fetch.get import fetch
+from fedquilt.data.fetch import download as downloading
+from fedquilt.data.fetch.download import data_of_deb, download, fetch, take_members
 from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, all_published
 
 ONE, TWO = os.urandom(300_000), b"two" * 1000
@@ -298,7 +296,7 @@ def test_members_that_are_too_large_or_too_many(tmp_path: Path, monkeypatch: pyt
         list(take_members(path, {"one.bin"}, 1000, tmp_path))
     for limit in ("MEMBERS", "UNPACKED"):
         with monkeypatch.context() as patched:
-            patched.setattr(archives, limit, 1)
+            patched.setattr(downloading, limit, 1)
             with pytest.raises(
                 DataError, match=r"has too many members, or members that are too large|has more than 1 bytes"
             ):

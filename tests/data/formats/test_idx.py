@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedquilt.base.errors import DataError
-from fedquilt.data.formats.idx import read_idx
+from fedquilt.data.sets.mnist import read_idx
 
 VALUES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 CONTENT = bytes([0, 0, 8, 3]) + struct.pack(">3I", 2, 3, 4) + VALUES.tobytes()

@@ -16,7 +16,7 @@ from PIL import Image
 
 import fedquilt
 from fedquilt.base.errors import DataError
-from fedquilt.data.formats.image_files import ImageFiles
+from fedquilt.data.formats.image_sources import ImageFiles
 from fedquilt.data.formats.images import FORMATS, Images, prepared
 
 EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
@@ -29,7 +29,7 @@ newpath 0 0 moveto 20 20 lineto stroke
 READ = """
 import sys, torch
 from pathlib import Path
-from fedquilt.data.formats.image_files import ImageFiles
+from fedquilt.data.formats.image_sources import ImageFiles
 from fedquilt.data.formats.images import Images, prepared
 from fedquilt.base.errors import DataError
 try:

@@ -16,12 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fedquilt.base.describe import describe
 from fedquilt.base.errors import DataError
-from fedquilt.data.formats.image_cache import ImageCache
-from fedquilt.data.formats.image_files import ImageFiles
-from fedquilt.data.formats.images import Images, Scale, augmented, prepared
-from fedquilt.data.random_crop import AREA, DRAWS, RATIO, random_crop
+from fedquilt.base.records import describe
+from fedquilt.data.formats.image_sources import ImageFiles
+from fedquilt.data.formats.images import ImageCache, Images, Scale, augmented, prepared
+from fedquilt.data.preprocess import AREA, DRAWS, RATIO, random_crop
 
 
 def photo(path: Path, width: int, height: int, seed: int = 0, **options: Any) -> Path:

@@ -1,6 +1,7 @@
 import gzip
 import json
 import lzma
+import sys
 from pathlib import Path
 
 import pyarrow
@@ -8,7 +9,6 @@ import pyarrow.parquet
 import pytest
 
 from fedquilt.base.errors import DataError, MissingExtraError
-from fedquilt.data.formats import parquet_file
 from fedquilt.data.formats import rows as columns
 from fedquilt.data.formats.rows import files, rows
 
@@ -90,7 +90,7 @@ def test_a_folder_without_files(tmp_path: Path) -> None:
 
 
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_file, "installed", lambda package: package != "pyarrow")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'fedquilt\[tables\]'"):
         list(rows(tmp_path / "a.parquet", ("author",)))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
 from fedquilt.base.errors import DataError
-from fedquilt.data.formats.svmlight import read_svmlight
+from fedquilt.data.sets.libsvm import read_svmlight
 
 TEXT = b"+1 1:0.5 3:2 \n-1 2:1e-1\n\n3\t1:-.25 3:1.\r\n2"
 X = [[0.5, 0, 2], [0, 0.1, 0], [-0.25, 0, 1], [0, 0, 0]]

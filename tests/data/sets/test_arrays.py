@@ -6,7 +6,7 @@ import torch
 
 from fedquilt.base.errors import DataError
 from fedquilt.base.registry import datasets
-from fedquilt.data.scale import to_unit
+from fedquilt.data.preprocess import to_unit
 from fedquilt.datasets import arrays
 
 X = np.linspace(0, 1, 12).reshape(4, 3)

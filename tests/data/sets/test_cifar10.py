@@ -8,8 +8,7 @@ import torch
 from sample_data.arrays import cifar_records, unchecked
 
 from fedquilt.base.errors import DataError
-from fedquilt.data.sets.cifar10 import FILES, LABELS, MEAN, STD
-from fedquilt.data.sets.cifar_files import Preprocess, preprocessing, read_split
+from fedquilt.data.sets.cifar10 import FILES, LABELS, MEAN, STD, Preprocess, preprocessing, read_split
 from fedquilt.datasets import cifar10
 
 UNCHECKED = unchecked(FILES)

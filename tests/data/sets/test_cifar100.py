@@ -7,8 +7,8 @@ import torch
 from sample_data.arrays import cifar_records, unchecked
 
 from fedquilt.base.errors import DataError
+from fedquilt.data.sets.cifar10 import read_split
 from fedquilt.data.sets.cifar100 import FILES, LABELS, MEAN, STD
-from fedquilt.data.sets.cifar_files import read_split
 from fedquilt.datasets import cifar100
 
 UNCHECKED = unchecked(FILES)

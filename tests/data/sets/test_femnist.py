@@ -1,3 +1,4 @@
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from torch import nn
 
 from fedquilt.base.errors import DataError, MissingExtraError
 from fedquilt.data.data import Data
-from fedquilt.data.formats import federated_hdf5
 from fedquilt.datasets import femnist
 from fedquilt.experiment.result import Result
 from fedquilt.models import softmax_regression
@@ -133,7 +133,7 @@ def test_a_cut_file(folder: Path) -> None:
 
 def test_without_h5py(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both(folder, writers({"a": 1}), writers({"a": 1}))
-    monkeypatch.setattr(federated_hdf5, "installed", lambda package: package != "h5py")
+    monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'fedquilt\[hdf5\]'"):
         femnist()
 

@@ -14,8 +14,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
 import fedquilt.data.sets.hugging_face
-from fedquilt.base.describe import describe
 from fedquilt.base.errors import DataError, MissingExtraError
+from fedquilt.base.records import describe
 from fedquilt.data.data import Data
 from fedquilt.datasets import hugging_face, image_folder
 
@@ -267,6 +267,6 @@ def test_a_loading_script_is_not_run(tmp_path: Path) -> None:
 
 
 def test_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["fedquilt.data.sets.hugging_face"], "installed", lambda package: False)
+    monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtraError, match=r"fedquilt\[hugging_face\]"):
         hugging_face("anything")

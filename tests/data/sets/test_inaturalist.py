@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fedquilt.base.errors import DataError
-from fedquilt.data.fetch.published_counts import COUNTS
-from fedquilt.data.sets.inaturalist_raw import balanced
+from fedquilt.data.sets.inaturalist import COUNTS, balanced
 from fedquilt.data.sets.published_splits import PublishedSplits
 from fedquilt.datasets import inaturalist
 from fedquilt.partition import geo
@@ -134,16 +133,15 @@ def test_files_as_large_as_the_published_ones_pass_without_a_warning(home: Path)
     found = PublishedSplits.read(train, test, 1203, "user_id")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found.warn_if_different("inaturalist", COUNTS["inaturalist"]["user_120k"])
+        found.warn_if_different("inaturalist", COUNTS["user_120k"])
     with pytest.warns(RuntimeWarning, match="9,275 clients instead of 11"):
-        found.warn_if_different("inaturalist", COUNTS["inaturalist"]["geo_30k"])
+        found.warn_if_different("inaturalist", COUNTS["geo_30k"])
 
 
 def test_the_published_counts() -> None:
     """Hsu 2020, section 4.1 and figure 6: 11, 135, 368 and 3,606 cells."""
-    counts = COUNTS["inaturalist"]
-    assert str(counts["user_120k"]).endswith(": 9,275 clients, 120,300 images to train, 35,641 to test, 1,203 classes")
-    assert [counts[f"geo_{most}"].clients for most in ("30k", "3k", "1k", "100")] == [11, 135, 368, 3606]
+    assert str(COUNTS["user_120k"]).endswith(": 9,275 clients, 120,300 images to train, 35,641 to test, 1,203 classes")
+    assert [COUNTS[f"geo_{most}"].clients for most in ("30k", "3k", "1k", "100")] == [11, 135, 368, 3606]
 
 
 @pytest.mark.parametrize(

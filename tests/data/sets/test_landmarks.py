@@ -16,8 +16,7 @@ from PIL import Image
 
 import fedquilt
 from fedquilt.base.errors import DataError, SpecError
-from fedquilt.data.fetch.published_counts import COUNTS
-from fedquilt.data.sets.landmarks_raw import fixed_point, rows_to_test
+from fedquilt.data.sets.landmarks import COUNTS, fixed_point, rows_to_test
 from fedquilt.datasets import landmarks
 
 NOT_PUBLISHED = pytest.mark.filterwarnings("ignore:landmarks .* differs from what was published:RuntimeWarning")
@@ -65,7 +64,7 @@ def test_a_warning_says_how_the_files_differ(home: Path) -> None:
 
 
 def test_the_published_counts() -> None:
-    assert str(COUNTS["landmarks"]["160k"]) == (
+    assert str(COUNTS["160k"]) == (
         "published (Hsu 2020): 1,262 clients, 164,172 images to train, 19,526 to test, 2,028 classes"
     )
 

@@ -11,7 +11,7 @@ from sample_data.texts import write_leaf
 import fedquilt
 from fedquilt.base.errors import DataError
 from fedquilt.data.data import IGNORED
-from fedquilt.data.formats.leaf_letters import LETTERS
+from fedquilt.data.sets.leaf import LETTERS
 from fedquilt.datasets import leaf
 from fedquilt.models.char_lstm import char_lstm
 

@@ -10,7 +10,7 @@ from sample_data.texts import write_svmlight
 
 from fedquilt.base.errors import DataError
 from fedquilt.data.fetch.published import all_published
-from fedquilt.data.scale import to_range
+from fedquilt.data.preprocess import to_range
 from fedquilt.data.sets.libsvm import SETS, Name, canonical
 from fedquilt.datasets import libsvm
 

@@ -8,8 +8,7 @@ import torch
 from sample_data.arrays import unchecked, write_idx
 
 from fedquilt.base.errors import DataError
-from fedquilt.data.sets.mnist import FILES
-from fedquilt.data.sets.mnist_files import read_split
+from fedquilt.data.sets.mnist import FILES, read_split
 from fedquilt.datasets import mnist
 
 

@@ -11,8 +11,8 @@ import torch
 from fedquilt.base.arguments import ArgumentError
 from fedquilt.base.errors import DataError, MissingExtraError
 from fedquilt.data import Data
-from fedquilt.data.formats.packaged import read_table
-from fedquilt.data.stratified import stratified
+from fedquilt.data.labels import stratified
+from fedquilt.data.sets.digits import read_table
 from fedquilt.datasets import digits, mnist_5k
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedquilt.base.errors import DataError, MissingExtraError
-from fedquilt.data.numbered import number_clients
+from fedquilt.data.labels import number_clients
 from fedquilt.datasets import table
 
 ROWS = """height,weight,kind,owner,lat,lon
@@ -204,7 +204,7 @@ def test_a_parquet_file_that_claims_too_much(tmp_path: Path, monkeypatch: pytest
 
 
 def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["fedquilt.data.formats.parquet_file"], "installed", lambda package: False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "a.parquet").touch()
     with pytest.raises(MissingExtraError, match=r"fedquilt\[tables\]"):
         table(tmp_path / "a.parquet", label="y")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from experiment.design.test_design import DIGITS, METHODS
 
+import fedquilt
 from fedquilt.base.errors import SpecError
-from fedquilt.experiment.design.experiment import load_experiment
 
 GRID = {"grid": {"method.batch": [10, 20]}}
 CASES = {"case": METHODS}
@@ -73,14 +73,14 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "too many": (
         {"grid": {"run.seed": list(range(1000)), "method.lr": [0.001 * (1 + x) for x in range(1000)]}},
-        "has 1,000,000 cells; an experiment has at most 10,000 trials",
+        "has 1,000,000 cells; an experiment has at most 20,000 trials",
     ),
     "too many to tune": (
         {
             "grid": {"run.seed": list(range(100))},
             "tune": {"by": "test", "method.lr": [0.001 * (1 + x) for x in range(1000)]},
         },
-        "has 100,000 trials; an experiment has at most 10,000",
+        "has 100,000 trials; an experiment has at most 20,000",
     ),
     "a key in two axes of cases": (
         {"case": {"a": {"x": {"method": {"lr": 0.1}}}, "b": {"y": {"method": {"lr": 0.2}}}}},
@@ -241,7 +241,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     # layout
     "an axis in no list": (
         CASES | GRID | {"experiment": {"rows": ["method"], "columns": []}},
-        "[experiment]: batch is neither in rows nor in columns",
+        "[experiment]: batch is neither in rows nor in columns: add it to one of them",
     ),
     "an axis twice": (
         GRID | {"experiment": {"rows": ["batch"], "columns": ["method.batch"]}},
@@ -280,7 +280,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("tables", "message"), BROKEN.values(), ids=BROKEN)
 def test_refused(tables: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=re.escape(message)) as caught:
-        load_experiment(DIGITS | tables)
+        fedquilt.experiment(DIGITS | tables)
     assert "\n" not in str(caught.value), "one message"
     assert str(caught.value).startswith("experiment")
 
@@ -298,6 +298,10 @@ SMALL: dict[str, tuple[dict[str, Any], str]] = {
         {"method": {"batch": 5}},
         '[scale.small] method.batch: it varies, in [grid] "method.batch": change the list there instead',
     ),
+    "a key of a run that there is not": (
+        {"run": {"round": 1}},
+        "[scale.small] run.round: [run] has no such key; did you mean 'rounds'?",
+    ),
     "a grid that there is not": (
         {"grid": {"method.epochs": [1]}},
         "[scale.small] grid method.epochs: the file has no such key; did you mean 'method.batch'?",
@@ -314,17 +318,18 @@ SMALL: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.parametrize("asked", ["small", None], ids=["asked for", "not asked for"])
 @pytest.mark.parametrize(("scale", "message"), SMALL.values(), ids=SMALL)
-def test_a_scale_that_names_what_there_is_not(scale: dict[str, Any], message: str) -> None:
+def test_a_scale_that_names_what_there_is_not(scale: dict[str, Any], message: str, asked: str | None) -> None:
     with pytest.raises(SpecError, match=re.escape(message)):
-        load_experiment(DIGITS | GRID | {"scale": {"small": scale}}, scale="small")
+        fedquilt.experiment(DIGITS | GRID | {"scale": {"small": scale}}, scale=asked)
 
 
 def test_a_scale_that_there_is_not() -> None:
     with pytest.raises(SpecError, match="there is no scale smal; did you mean 'small'"):
-        load_experiment(DIGITS | GRID | {"scale": {"small": {}}}, scale="smal")
+        fedquilt.experiment(DIGITS | GRID | {"scale": {"small": {}}}, scale="smal")
     with pytest.raises(SpecError, match="there is no scale small: the file has none"):
-        load_experiment(DIGITS | GRID, scale="small")
+        fedquilt.experiment(DIGITS | GRID, scale="small")
 
 
 @pytest.mark.parametrize(
@@ -348,23 +353,23 @@ def test_a_scale_that_there_is_not() -> None:
 )
 def test_a_formula_that_is_none(formula: object, message: str) -> None:
     with pytest.raises(SpecError, match=re.escape('[derive] "method.lr": ')) as caught:
-        load_experiment(DIGITS | GRID | {"values": {"eta": 1.0}, "derive": {"method.lr": formula}})
+        fedquilt.experiment(DIGITS | GRID | {"values": {"eta": 1.0}, "derive": {"method.lr": formula}})
     assert message in str(caught.value)
 
 
 def test_what_the_command_line_sets_must_be_taken_and_must_not_vary() -> None:
     with pytest.raises(SpecError, match=re.escape("--set method.mu: no case takes this key")):
-        load_experiment(DIGITS | GRID, ["method.mu=1"])
+        fedquilt.experiment(DIGITS | GRID, ["method.mu=1"])
     with pytest.raises(SpecError, match=re.escape("--set method.batch: it varies, in ")):
-        load_experiment(DIGITS | GRID, ["method.batch=1"])
+        fedquilt.experiment(DIGITS | GRID, ["method.batch=1"])
     with pytest.raises(SpecError, match=re.escape("--only 30: there is no such case; known: 10, 20")):
-        load_experiment(DIGITS | GRID, only=["30"])
+        fedquilt.experiment(DIGITS | GRID, only=["30"])
 
 
 def test_a_file_of_many_runs_is_not_run_as_one(tmp_path: Path) -> None:
     from fedquilt import load_spec
 
     path = tmp_path / "many.toml"
-    path.write_text(load_experiment(DIGITS | GRID).to_toml())
+    path.write_text(fedquilt.experiment(DIGITS | GRID).to_toml())
     with pytest.raises(SpecError, match=re.escape("[grid]: this file describes many runs; use `fedquilt sweep`")):
         load_spec(path)

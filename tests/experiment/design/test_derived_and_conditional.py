@@ -11,14 +11,15 @@ from experiment.design.test_design import DIGITS, METHODS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedquilt.experiment.design.experiment import Experiment, load_experiment
+import fedquilt
+from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.formula import read_formula
 
 
 def load(
     at: str | None = None, only: list[str] | None = None, sets: list[str] | None = None, **tables: Any
 ) -> Experiment:
-    return load_experiment(DIGITS | tables, sets or [], scale=at, only=only or [])
+    return fedquilt.experiment(DIGITS | tables, sets or [], scale=at, only=only or [])
 
 
 def argument(experiment: Experiment, part: str, key: str) -> list[Any]:

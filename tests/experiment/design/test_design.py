@@ -11,8 +11,8 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedquilt
 from fedquilt.base.errors import SpecError
-from fedquilt.experiment.design.experiment import load_experiment
 
 DIGITS: dict[str, Any] = {
     "run": {"rounds": 3},
@@ -33,7 +33,7 @@ METHODS: dict[str, Any] = {
 
 
 def test_whole_methods_and_wrappers_are_cases_of_one_file() -> None:
-    experiment = load_experiment(DIGITS | {"case": METHODS, "tune": {"by": "test", "method.lr": [0.1, 0.3]}})
+    experiment = fedquilt.experiment(DIGITS | {"case": METHODS, "tune": {"by": "test", "method.lr": [0.1, 0.3]}})
     assert experiment.axes == {"method": ("FedAvg", "FedProx", "FedAvgM", "SCAFFOLD")}
     assert [trial.name for trial in experiment.trials[:4]] == [
         "FedAvg,lr=0.1", "FedAvg,lr=0.3", "FedProx,lr=0.1", "FedProx,lr=0.3"
@@ -46,7 +46,7 @@ def test_whole_methods_and_wrappers_are_cases_of_one_file() -> None:
 
 
 def test_a_grid_of_names_starts_from_what_was_written() -> None:
-    experiment = load_experiment(
+    experiment = fedquilt.experiment(
         DIGITS | {"method": {"server_momentum": 0.5}, "grid": {"method.name": ["fed_avg_m", "fed_avg"]}}
     )
     first, second = (trial.spec.parts["method"].arguments for trial in experiment.trials)
@@ -55,7 +55,7 @@ def test_a_grid_of_names_starts_from_what_was_written() -> None:
 
 
 def test_repeats_are_zipped_and_part_of_no_cell() -> None:
-    experiment = load_experiment(
+    experiment = fedquilt.experiment(
         DIGITS | {"grid": {"method.batch": [10, math.inf]}, "repeat": {"run.seed": [1, 2], "partition.seed": [5, 6]}}
     )
     assert experiment.axes == {"batch": ("10", "inf")}
@@ -66,7 +66,7 @@ def test_repeats_are_zipped_and_part_of_no_cell() -> None:
 
 
 def test_zipped_keys_are_one_axis() -> None:
-    experiment = load_experiment(
+    experiment = fedquilt.experiment(
         DIGITS | {"zip": {"size": {"partition.clients": [10, 20], "method.fraction": [0.5, 0.25]}}}
     )
     assert experiment.axes == {"size": ("clients=10,fraction=0.5", "clients=20,fraction=0.25")}
@@ -75,15 +75,15 @@ def test_zipped_keys_are_one_axis() -> None:
 
 def test_the_resolved_file_gives_the_same_trials(tmp_path: Path) -> None:
     tables = DIGITS | {"case": METHODS, "scale": {"small": {"run": {"rounds": 2}, "keep": {"method": ["FedAvg"]}}}}
-    first = load_experiment(tables, ["partition.clients=4"], scale="small")
+    first = fedquilt.experiment(tables, ["partition.clients=4"], scale="small")
     (tmp_path / "experiment.toml").write_text(first.to_toml())
-    again = load_experiment(tmp_path / "experiment.toml")
+    again = fedquilt.experiment(tmp_path / "experiment.toml")
     assert [trial.name for trial in again.trials] == [trial.name for trial in first.trials] == ["FedAvg"]
     assert again.trials[0].spec.resolved() == first.trials[0].spec.resolved()
     assert again.trials[0].spec.options.rounds == 2
     (tmp_path / "rates.toml").write_text(tomli_w.dumps(DIGITS | {"grid": {"method.lr": [0.1]}}))
-    (tmp_path / "experiment.toml").write_text(load_experiment(tmp_path / "rates.toml").to_toml())
-    assert load_experiment(tmp_path / "experiment.toml").title == "rates", "not the resolved file's own name"
+    (tmp_path / "experiment.toml").write_text(fedquilt.experiment(tmp_path / "rates.toml").to_toml())
+    assert fedquilt.experiment(tmp_path / "experiment.toml").title == "rates", "not the resolved file's own name"
     assert again.trials[0].spec.parts["partition"].arguments["clients"] == 4
 
 
@@ -96,7 +96,7 @@ seeds = st.lists(st.integers(0, 2**31), min_size=1, max_size=3, unique=True)
 def test_trials_are_the_product_and_each_has_its_own_folder(
     grid: list[float], tuned: list[float], repeated: list[int], cases: int
 ) -> None:
-    experiment = load_experiment(
+    experiment = fedquilt.experiment(
         DIGITS
         | {
             "case": {"method": dict(list(METHODS["method"].items())[:cases])},
@@ -117,4 +117,25 @@ def test_trials_are_the_product_and_each_has_its_own_folder(
 
 def test_a_single_run_is_no_experiment() -> None:
     with pytest.raises(SpecError, match="describes a single run: use `fedquilt run`"):
-        load_experiment(DIGITS)
+        fedquilt.experiment(DIGITS)
+
+
+def test_several_metrics_are_several_columns() -> None:
+    """Wherever the file puts its own axes, and unless it puts them into rows."""
+    tables = DIGITS | {
+        "grid": {"method.lr": [0.1], "method.batch": [10]},
+        "metric": [{"name": "best"}, {"name": "last"}],
+    }
+    layouts = [
+        {},
+        {"columns": ["batch"]},
+        {"rows": ["lr"], "columns": ["batch"]},
+        {"rows": ["metric"], "columns": ["lr", "batch"]},
+    ]
+    found = [fedquilt.experiment(tables | {"experiment": layout}) for layout in layouts]
+    assert [(each.rows, each.columns) for each in found] == [
+        (("lr", "batch"), ("metric",)),
+        (("lr",), ("batch", "metric")),
+        (("lr",), ("batch", "metric")),
+        (("metric",), ("lr", "batch")),
+    ]

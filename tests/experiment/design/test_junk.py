@@ -8,8 +8,8 @@ from experiment.design.test_design import DIGITS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import fedquilt
 from fedquilt.base.errors import FedquiltError
-from fedquilt.experiment.design.experiment import load_experiment
 from fedquilt.experiment.tables import EXPERIMENT_TABLES
 
 WORDS = [
@@ -53,7 +53,7 @@ def test_junk_is_refused_with_a_message(content: dict[str, Any], scale: str | No
     given_tables = DIGITS | ({"grid": {"method.lr": [0.1, 0.2]}} if grid else {}) | content
     message = ""
     try:
-        load_experiment(given_tables, scale=scale).to_toml()
+        fedquilt.experiment(given_tables, scale=scale).to_toml()
     except FedquiltError as error:
         message = str(error) or "nothing is said" * 200
     assert len(message) < 2000

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedquilt.experiment.design.experiment import load_experiment
+import fedquilt
 from fedquilt.experiment.run import run
 
 FLAGS = [
@@ -54,7 +54,7 @@ TABLES: dict[str, Any] = {
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an experiment of 16 trials, all run; tests must not change it."""
     folder = tmp_path_factory.mktemp("experiment")
-    experiment = load_experiment(TABLES)
+    experiment = fedquilt.experiment(TABLES)
     (folder / "experiment.toml").write_text(experiment.to_toml())
     for trial in experiment.trials:
         run(trial.spec, out=folder / trial.name)

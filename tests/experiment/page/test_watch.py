@@ -1,4 +1,4 @@
-"""The page that is served while runs go on: to this machine alone, and up to date."""
+"""The page that is served during runs: to this machine alone, and up to date."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_command_ends_by_an_interrupt(tmp_path: Path) -> None:
             assert "is empty" in answer.read().decode()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (0, "Ended; the runs go on.\n", "")
+    assert (process.returncode, out, err) == (0, "Ended; the runs continue.\n", "")
 
 
 def test_a_port_that_is_taken(served: Watch, tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import fedquilt
 from fedquilt import run
-from fedquilt.experiment.design.experiment import Experiment, load_experiment
+from fedquilt.experiment.design.experiment import Experiment
 
 
 def ran_in(folder: Path, tables: Mapping[str, Any]) -> tuple[Experiment, Path]:
     """Run every trial of an experiment below a folder."""
-    experiment = load_experiment(tables)
+    experiment = fedquilt.experiment(tables)
     for trial in experiment.trials:
         run(trial.spec, out=folder / trial.name)
     return experiment, folder

@@ -14,7 +14,8 @@ COMMANDS = {
     "textasciitilde", "dots",
 }  # fmt: skip
 SYMBOLS = {
-    "pm", "times", "infty", "leq", "geq", "neq", "approx", "cdot", "to", "surd", "in", "eta", "alpha", "beta", "mu", "|"
+    "pm", "times", "infty", "leq", "geq", "neq", "approx", "cdot", "to", "surd", "in", "eta", "alpha", "beta", "mu", "|",
+    "nabla", "dagger",
 }  # fmt: skip
 TOKEN = re.compile(r"\\[A-Za-z]+|\\\\|\\.|[{}$&%#_^~]|[^\\{}$&%#_^~]+")
 
@@ -53,7 +54,7 @@ def _check_token(token: str, depth: int, math: bool, environments: list[str]) ->
     name = token.removeprefix("\\")
     if name != token and name.isalpha() and name not in (SYMBOLS if math else COMMANDS):
         raise LatexError(f"{token} is not known {'in mathematics' if math else 'in text'}")
-    if any(ord(each) > 0x17F for each in token):
+    if not token.startswith("% ") and any(ord(each) > 0x17F for each in token):
         raise LatexError(f"{token!r} has characters that pdfLaTeX does not know")
 
 
@@ -74,6 +75,8 @@ def _tabular(text: str) -> list[list[str]]:
         for cell in re.split(r"(?<!\\)&", line.removesuffix(r" \\")):
             joined = re.fullmatch(r"\\multicolumn\{(\d+)\}\{c\}\{(.*)\}", cell.strip())
             cells += [joined[2]] * int(joined[1]) if joined else [cell.strip()]
+        if line[:1] in ("[", "*"):
+            raise LatexError(f"would belong to the end of the line before: {line}")
         if len(cells) != width:
             raise LatexError(f"{len(cells)} cells in {width} columns: {line}")
         rows.append(cells)

@@ -13,10 +13,11 @@ from experiment.design.test_design import DIGITS
 from experiment.results.real_runs import ran_in
 from sklearn.decomposition import PCA
 
+import fedquilt
 from fedquilt import evaluate
 from fedquilt.analysis.feature_map import principal_plane
 from fedquilt.base.errors import SpecError
-from fedquilt.experiment.design.experiment import Experiment, load_experiment
+from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.results.figures import figures_of
 
 TABLES: dict[str, Any] = DIGITS | {
@@ -90,7 +91,7 @@ def test_what_cannot_be_had_says_why(ran: tuple[Experiment, Path], tmp_path: Pat
     assert found[3].problem is not None
     assert found[3].problem.endswith("has 4 models: name a client whose model to take")
     assert found[2].data == {"run": str(folder / "together")}
-    assert figures_of(experiment, tmp_path)[1].problem == "together: together: has not been run"
+    assert figures_of(experiment, tmp_path)[1].problem == "together: has not been run"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_what_cannot_be_had_says_why(ran: tuple[Experiment, Path], tmp_path: Pat
 )
 def test_figures_of_what_there_is_not(figure: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=re.escape(message)):
-        load_experiment(TABLES | {"figure": [figure]})
+        fedquilt.experiment(TABLES | {"figure": [figure]})
 
 
 def test_the_plane_is_that_of_principal_component_analysis() -> None:

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from experiment.design.test_design import DIGITS
 from experiment.results.real_runs import ran_in
 
+import fedquilt
 from fedquilt import run
-from fedquilt.experiment.design.experiment import Experiment, load_experiment
+from fedquilt.experiment.design.experiment import Experiment
+from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.results.cells import cells_of
 from fedquilt.experiment.results.outcome import outcome_of
 from fedquilt.experiment.results.selection import trials_of
@@ -44,7 +47,7 @@ def test_the_rate_is_chosen_by_examples_that_were_held_out(ran: tuple[Experiment
     assert cell.values == tuple(max(outcome.history.accuracy) for outcome in outcomes)
     assert all(len(outcome.history.curve("validation_accuracy")[1]) == 2 for outcome in outcomes)
     assert cell.problem is None
-    (counted,) = cells_of(load_experiment(TABLES | {"metric": {"name": "at", "batches": 20}}), folder)
+    (counted,) = cells_of(fedquilt.experiment(TABLES | {"metric": {"name": "at", "batches": 20}}), folder)
     assert counted.value is not None, "the largest client's batches are logged"
 
 
@@ -73,8 +76,23 @@ def test_a_damaged_spec_and_a_foreign_run(copied: tuple[Experiment, Path]) -> No
     assert outcome_of(experiment.trials[3], folder).problem == (
         "holds a run with other settings: [method] lr is 0.001 there, 0.5 in the experiment"
     )
-    longer = load_experiment(TABLES, ["run.rounds=3"])
+    longer = fedquilt.experiment(TABLES, ["run.rounds=3"])
     assert outcome_of(longer.trials[0], folder).state == "unusable", "a run of fewer rounds is another one"
+
+
+def test_a_run_from_before_a_key_was_introduced_counts(copied: tuple[Experiment, Path]) -> None:
+    """It was run as the key's default does; another value of the key is another run."""
+    experiment, folder = copied
+    run_folder = RunFolder(folder / experiment.trials[0].name)
+    tables = run_folder.read().tables
+    assert tables["method"].pop("momentum") == 0.0
+    run_folder.begin(tomli_w.dumps(tables), {})
+    assert "momentum" not in run_folder.read().tables["method"]
+    assert outcome_of(experiment.trials[0], folder).state == "finished"
+    other = fedquilt.experiment(TABLES, ["method.momentum=0.5"]).trials[0]
+    assert outcome_of(other, folder).problem == (
+        "holds a run with other settings: [method] momentum is 0.0 there, 0.5 in the experiment"
+    )
 
 
 def test_the_chosen_values_follow_their_folds(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import math
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from experiment.results.strict_latex import LatexError, check_latex
@@ -13,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedquilt.experiment.design.experiment import Experiment
+from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.results.cells import Cell, cells_from
-from fedquilt.experiment.results.csv_table import to_csv
-from fedquilt.experiment.results.latex import escaped, to_latex
-from fedquilt.experiment.results.markdown import to_markdown
-from fedquilt.experiment.results.table import table_of
+from fedquilt.experiment.results.latex import escaped
+from fedquilt.experiment.results.table import ResultTable, table_of
 
 
 def wei() -> tuple[Experiment, list[Cell]]:
@@ -45,7 +47,7 @@ def wei() -> tuple[Experiment, list[Cell]]:
 
 def test_markdown() -> None:
     experiment, cells = wei()
-    text = to_markdown(table_of(experiment, cells))
+    text = table_of(experiment, cells).to_markdown()
     lines = text.splitlines()
     assert lines[2] == "| data | FedAvg | published | difference | FedProx | published | difference | FedAvgR, α |"
     assert lines[4].startswith("| digits | 83.89 ± 1.76 | 84.29 ± 0.06 | −0.40 |")
@@ -57,7 +59,7 @@ def test_markdown() -> None:
 
 def test_latex_is_what_latex_takes() -> None:
     experiment, cells = wei()
-    rows = check_latex(to_latex(table_of(experiment, cells)))
+    rows = check_latex(table_of(experiment, cells).to_latex())
     assert rows[0][1:] == ["FedAvg"] * 3 + ["FedProx"] * 3 + [r"FedAvgR, $\alpha$"]
     assert rows[1] == ["data", "ours", "published", "difference", "ours", "published", "difference", "ours"]
     assert rows[2][:4] == ["digits", r"83.89 $\pm$ 1.76", r"84.29 $\pm$ 0.06", "$-$0.40"]
@@ -65,7 +67,8 @@ def test_latex_is_what_latex_takes() -> None:
     assert rows[2][-1] == r"\textbf{89.87 $\pm$ 2.20}"
 
 
-def test_latex_with_several_axes_of_rows_and_columns() -> None:
+def mcmahan() -> ResultTable:
+    """Two axes of rows and two of columns, with speed-ups, in the shape of McMahan 2017, Table 2."""
     experiment = load(
         case={"clients": {"IID": {}, "Non-IID": {"partition": {"name": "shards"}}}},
         experiment={"rows": ["fraction", "epochs"], "columns": ["clients", "batch"]},
@@ -79,19 +82,37 @@ def test_latex_with_several_axes_of_rows_and_columns() -> None:
             }
         ],
     )
-    cells = cells_from(experiment, [ended(trial, [0.5, 0.99]) for trial in experiment.trials])
-    rows = check_latex(to_latex(table_of(experiment, cells)))
+    return table_of(experiment, cells_from(experiment, [ended(trial, [0.5, 0.99]) for trial in experiment.trials]))
+
+
+def test_latex_with_several_axes_of_rows_and_columns() -> None:
+    rows = check_latex(mcmahan().to_latex())
     assert rows[0][2:] == ["IID"] * 4 + ["Non-IID"] * 4
     assert rows[3][:4] == ["0", "1", r"2.0 (1.0$\times$)", "1,455"]
     assert rows[4][:2] == ["", "5"], "a heading stands once"
 
 
-@pytest.mark.parametrize(
-    "text", [r"\begin{tabular}{l}a & b \\" + "\n" + r"\end{tabular}", "50%", r"\textbf{a", r"\unknown{}", "a_b", "∞"]
-)
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no LaTeX (Debian: texlive-latex-recommended)")
+def test_latex_compiles(tmp_path: Path) -> None:
+    names = ["[a]", "*b", "--set", "50% of #1 & {x}_y^z~", "C:\\tmp", "naïve n\u0303", "“q” ‘s’ …"]
+    names.append("η ± ∞ † ‡ ≤ ≠ ∑ ∇ ∂ ℓ₂ 10⁻³ √ →")
+    experiment, cells = wei()
+    tables = [table_of(experiment, cells).to_latex(), mcmahan().to_latex()]
+    tables.append(TextTable("runs", "Runs", ("[run", "*best"), tuple((name, name) for name in names)).latex())
+    lines = [r"\documentclass{article}", r"\usepackage{booktabs}", r"\begin{document}", *tables, r"\end{document}"]
+    (tmp_path / "all.tex").write_text("\n".join(lines), encoding="utf-8")
+    words = ["pdflatex", "-interaction=batchmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    log = (tmp_path / "all.log").read_text(encoding="latin-1")
+    assert done.returncode == 0, [line for line in log.splitlines() if line.startswith("!")]
+    assert "Missing character" not in log
+
+
+@pytest.mark.parametrize("text", ["a & b", "50%", r"\textbf{a", r"\unknown{}", "a_b", "∞", "[a]", "*a"])
 def test_the_strict_reader_can_fail(text: str) -> None:
+    check_latex("\\begin{tabular}{l}\nfine \\\\\n\\end{tabular}")
     with pytest.raises(LatexError):
-        check_latex(text)
+        check_latex(f"\\begin{{tabular}}{{l}}\n{text} \\\\\n\\end{{tabular}}")
 
 
 @settings(max_examples=100, deadline=None)
@@ -101,9 +122,18 @@ def test_any_text_is_escaped(text: str) -> None:
     check_latex(rf"\begin{{tabular}}{{l}}{chr(10)}{escaped(plain)} \\{chr(10)}\end{{tabular}}")
 
 
+def test_it_shows_itself_in_a_notebook() -> None:
+    experiment, cells = wei()
+    shown = table_of(experiment, cells)._repr_html_()
+    assert '<th scope="row">digits_2 &amp; more</th>' in shown
+    assert '<div class="ours">83.89 ± 1.76</div><div class="published">84.29 ± 0.06 in Table 3</div>' in shown
+    assert "<b>89.87 ± 2.20</b>" in shown
+    assert "underlined: not significantly worse than it (paired t-test, 95%)." in shown
+
+
 def test_csv_has_a_line_a_cell_with_all_digits() -> None:
     experiment, cells = wei()
-    rows = list(csv.DictReader(io.StringIO(to_csv(experiment, cells))))
+    rows = list(csv.DictReader(io.StringIO(table_of(experiment, cells).to_csv())))
     assert len(rows) == 6
     assert rows[0]["data"] == "digits"
     assert float(rows[0]["value"]) == cells[0].value
@@ -116,7 +146,7 @@ def test_pandas_has_the_same_rows() -> None:
     pandas = pytest.importorskip("pandas")
     experiment, cells = wei()
     frame = table_of(experiment, cells).to_pandas()
-    expected = pandas.read_csv(io.StringIO(to_csv(experiment, cells)))
+    expected = pandas.read_csv(io.StringIO(table_of(experiment, cells).to_csv()))
     assert frame.columns.tolist() == expected.columns.tolist()
     assert frame.value.tolist() == [cell.value for cell in cells]
     assert frame.pivot(index="data", columns="method", values="value").loc["digits", "FedAvg"] == cells[0].value

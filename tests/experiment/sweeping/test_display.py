@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from fedquilt.experiment.design.experiment import load_experiment
+import fedquilt
 from fedquilt.experiment.sweeping.board import Board, TrialProgress
 from fedquilt.experiment.sweeping.display import LiveTable, SweepLines, overview
 from fedquilt.experiment.sweeping.places import Advanced, Begun, State
 
-EXPERIMENT = load_experiment(
+EXPERIMENT = fedquilt.experiment(
     {
         "run": {"rounds": 10},
         "data": {"name": "digits"},

@@ -10,7 +10,6 @@ import pytest
 
 import fedquilt
 from fedquilt.base.errors import SpecError
-from fedquilt.experiment.design.experiment import load_experiment
 from fedquilt.experiment.results.cells import cells_of
 from fedquilt.experiment.results.proposals import read_proposals
 
@@ -57,7 +56,7 @@ def test_proposals_depend_on_results_alone(tmp_path: Path, monkeypatch: pytest.M
         assert stopped.interrupted
     fedquilt.sweep(tables, out=tmp_path / "parts", jobs=1)
     assert read_proposals(tmp_path / "parts") == proposals
-    (cell,) = cells_of(load_experiment(tmp_path / "parts" / "experiment.toml"), tmp_path / "parts")
+    (cell,) = cells_of(fedquilt.experiment(tmp_path / "parts" / "experiment.toml"), tmp_path / "parts")
     assert cell.value == max(row.accuracy or 0 for row in whole.trials if row.trial.tuned in kept)
     assert cell.problem is None, "trials that were given up are not missing"
     again = fedquilt.sweep(tables, out=tmp_path / "whole")
@@ -108,4 +107,4 @@ def test_without_optuna(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_wrong_searches(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        load_experiment(DIGITS | changes)
+        fedquilt.experiment(DIGITS | changes)

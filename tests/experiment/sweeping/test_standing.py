@@ -11,6 +11,7 @@ import fedquilt
 from fedquilt.experiment.changes import change
 from fedquilt.experiment.sealed import sealed_text
 from fedquilt.experiment.spec import check_spec
+from fedquilt.experiment.sweeping import jobs as jobs_module
 from fedquilt.experiment.sweeping.jobs import jobs_for
 from fedquilt.experiment.sweeping.standing import standing
 
@@ -88,7 +89,7 @@ def test_nothing_is_there(tmp_path: Path) -> None:
 def test_how_many_at_once(
     monkeypatch: pytest.MonkeyPatch, sets: list[str], trials: int, asked: int | None, jobs: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr("fedquilt.experiment.sweeping.jobs.cores", lambda: 4)
+    monkeypatch.setattr(jobs_module, "cores", lambda: 4)
     found = jobs_for([spec("engine.name=processes", *sets)] * trials, asked)
     assert (found.number, found.workers) == jobs
 

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from warm_process import WarmProcess
 
 import fedquilt
 from fedquilt.base.errors import FedquiltError, RunError
-from fedquilt.experiment.design.experiment import load_experiment
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.sweeping import local
 from fedquilt.experiment.sweeping.conduct import conduct
 from fedquilt.experiment.sweeping.sources import Listed
-
-ROOT = Path(__file__).parents[3]
 
 DIGITS: dict[str, Any] = {
     "run": {"rounds": 3},
@@ -40,7 +39,7 @@ def digests(folder: Path, names: list[str]) -> list[str]:
 
 def alone(folder: Path, *changes: str) -> str:
     """Run the trial with the rate 0.1 by itself, and return its digest."""
-    return fedquilt.run(DIGITS, ["method.lr=0.1", "engine.name=inline", *changes], out=folder).result.digest
+    return fedquilt.run(DIGITS, ["method.lr=0.1", *changes], out=folder).result.digest
 
 
 class Nowhere:
@@ -64,7 +63,7 @@ def test_trials_have_the_bits_of_runs_alone_and_are_kept(tmp_path: Path) -> None
     log = (out / names[0] / "log.txt").read_text()
     assert "lr=0.1,seed=1: begins, 3 rounds in all" in log
     assert "round 3/3  accuracy" in log
-    again = conduct(Listed(load_experiment(out / "experiment.toml"), out), out, place=Nowhere())  # type: ignore[arg-type]
+    again = conduct(Listed(fedquilt.experiment(out / "experiment.toml"), out), out, place=Nowhere())  # type: ignore[arg-type]
     assert [(row.state, row.kept) for row in again.rows] == [("finished", True)] * 4
     # What goes on with the same bits goes on; what would have other bits is run again, and the old one is kept.
     metrics = (out / names[0] / "metrics.jsonl").read_text()
@@ -236,12 +235,9 @@ fraction = 0.5
 """
 
 
-def test_ctrl_c_saves_says_how_to_go_on_and_leaves_no_process(tmp_path: Path) -> None:
+def test_ctrl_c_saves_says_how_to_go_on_and_leaves_no_process(tmp_path: Path, warm_process: WarmProcess) -> None:
     (tmp_path / "rates.toml").write_text(EXPERIMENT.replace("rounds = 60", "rounds = 100000"))
-    command = [sys.executable, "-m", "fedquilt", "sweep", "rates.toml", "--jobs", "2", "--set", "method.batch=inf"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = warm_process.start("sweep", "rates.toml", "--jobs", "2", "--set", "method.batch=inf", folder=tmp_path)
     folders = [tmp_path / "runs" / "rates" / f"lr=0.05,seed={seed}" for seed in (1, 2)]
     deadline = time.monotonic() + 60
     while not all((each / "metrics.jsonl").exists() and (each / "metrics.jsonl").stat().st_size for each in folders):
@@ -263,12 +259,10 @@ def test_ctrl_c_saves_says_how_to_go_on_and_leaves_no_process(tmp_path: Path) ->
 
 
 @pytest.mark.timeout(300)  # it starts processes one after the other: minutes on a busy machine
-def test_a_few_kills_of_everything() -> None:
-    """`python bench/sweep_kills.py` does twenty; this is the same program."""
-    command = [sys.executable, str(ROOT / "bench" / "sweep_kills.py"), "--kills", "2"]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "all trials are those of runs alone" in answer.stdout
+def test_a_few_kills_of_everything(bench: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    """`python bench/sweep_kills.py` does twenty; this is the same program, with processes that start at once."""
+    bench("sweep_kills", "--kills", "2")
+    assert "all trials are those of runs alone" in capsys.readouterr().out
 
 
 def test_a_sweep_from_another_thread(tmp_path: Path) -> None:
@@ -290,7 +284,7 @@ def test_where_processes_cannot_be_forked(tmp_path: Path, monkeypatch: pytest.Mo
         )
         return [sys.executable, "-c", f"{start.format(sys.path)}nursery.{main}()"]
 
-    monkeypatch.setattr("fedquilt.experiment.sweeping.local.command", unforked)
+    monkeypatch.setattr(local, "command", unforked)
     done = fedquilt.sweep(RATES | {"repeat": {"run.seed": [1]}}, out=tmp_path / "runs", jobs=2)
     assert [row.state for row in done.trials] == ["finished"] * 2
     assert digests(tmp_path / "runs", ["lr=0.1,seed=1"]) == [alone(tmp_path / "alone", "run.seed=1")]

@@ -47,15 +47,7 @@ class Uniform:
 
 
 def uniform(fraction: float | None, cohort: int | None) -> Uniform:
-    """Choose clients uniformly: a fraction of them, or that many; a tenth of them if neither is given.
-
-    >>> uniform(0.2, None), uniform(None, None).fraction, uniform(None, 100).cohort
-    (Uniform(fraction=0.2, cohort=None), 0.1, 100)
-    >>> uniform(0.2, 100)
-    Traceback (most recent call last):
-    fedquilt.base.errors.SpecError: fraction = 0.2 and cohort = 100 both say how many clients take part in a round: give
-    one of them
-    """
+    """Choose clients uniformly: a fraction of them, or that many; a tenth of them if neither is given."""
     if fraction is not None and cohort is not None:
         raise SpecError(
             f"fraction = {fraction:g} and cohort = {cohort} both say how many clients take part in a round: give one of "

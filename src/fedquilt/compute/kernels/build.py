@@ -26,18 +26,36 @@ FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-shared", "-fPIC")
 @functools.cache
 def library(name: str) -> ctypes.CDLL:
     """Return a compiled file of this folder, compiling it unless that was done before."""
+    path, command = _made_as(name)
+    if path.exists():
+        with suppress(OSError):  # a file that was damaged is made again
+            return ctypes.CDLL(str(path))
+    _compile(command, path)
+    return ctypes.CDLL(str(path))
+
+
+def compiled_before(name: str) -> bool:
+    """Say whether a file of this folder was compiled before, here and with the same compiler.
+
+    >>> compiled_before("nothing of that name")
+    False
+    """
+    try:
+        return _made_as(name)[0].exists()
+    except (FedquiltError, OSError):
+        return False
+
+
+@functools.cache
+def _made_as(name: str) -> tuple[Path, list[str]]:
+    """Return where a compiled file is kept, and the command that makes it, but for that place."""
     source = Path(__file__).with_name(f"{name}.cpp")
     compiler = cpp_compiler()
     native = "-mcpu=native" if platform.machine() in {"arm64", "aarch64"} else "-march=native"
     command = [*compiler, *FLAGS, native]
     read = source.read_bytes() + source.with_name("lanes.h").read_bytes()
     key = hashlib.sha256(read + "\n".join([*command, _version(compiler)]).encode()).hexdigest()[:24]
-    path = private_folder() / f"{name}-{key}.so"
-    if path.exists():
-        with suppress(OSError):  # a file that was damaged is made again
-            return ctypes.CDLL(str(path))
-    _compile([*command, str(source)], path)
-    return ctypes.CDLL(str(path))
+    return private_folder() / f"{name}-{key}.so", [*command, str(source)]
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from fedquilt.base.errors import DataError
-from fedquilt.base.paths import expanded
+from fedquilt.data.files import expanded
 
 _BESIDE: ContextVar[Path | None] = ContextVar("beside", default=None)
 """The folder of the spec whose files are looked for."""

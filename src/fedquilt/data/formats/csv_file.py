@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedquilt.base.errors import DataError, listed
-from fedquilt.data.packed import text_lines
+from fedquilt.data.files import text_lines
 
 NumberedRows = Iterator[tuple[int, list[str]]]
 """Values with the number of the line that they end on; empty lines are passed over."""
@@ -25,16 +25,7 @@ NO_ROWS = "has no rows below its first line"
 
 @contextmanager
 def csv_file(path: Path, delimiter: str = ",", strict: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
-    """Open a CSV file in UTF-8, and return the names in its first line, and its other lines; there is at least one.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "a.csv"
-    ...     _ = path.write_text("x,y\\n1,2\\n\\n3,4\\n")
-    ...     with csv_file(path) as (header, lines):
-    ...         header, list(lines)
-    (['x', 'y'], [(2, ['1', '2']), (4, ['3', '4'])])
-    """
+    """Open a CSV file in UTF-8, and return the names in its first line, and its other lines; there is at least one."""
     try:
         reader = csv.reader(text_lines(path), delimiter=delimiter, strict=strict)
         header = next(reader, [])
@@ -56,15 +47,7 @@ def _lines(path: Path, reader: Any) -> NumberedRows:
 
 
 def read_columns(path: Path, wanted: Sequence[str], optional: Collection[str] = ()) -> TextColumns:
-    """Read some columns of a CSV file whose first line names them; those that are optional may be missing.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "table.csv"
-    ...     _ = path.write_text("path,label,note\\na.jpg,oak,x\\nb.jpg,elm,y\\n")
-    ...     read_columns(path, ["path", "label", "client"], optional=["client"])
-    {'path': ['a.jpg', 'b.jpg'], 'label': ['oak', 'elm']}
-    """
+    """Read some columns of a CSV file whose first line names them; those that are optional may be missing."""
     with csv_file(path) as (header, lines):
         indices = _indices(path, header, wanted, optional)
         columns: TextColumns = {name: [] for name in indices}

@@ -8,10 +8,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from fedquilt.base.errors import DataError, MissingExtraError
+from fedquilt.base.errors import DataError, optional
 from fedquilt.base.memory import in_words, require_memory
 from fedquilt.data.files import require_regular
-from fedquilt.data.formats.packaged import installed
 
 DAMAGED = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 """What h5py raises on damaged files."""
@@ -28,7 +27,6 @@ class Clients:
     """The clients of an open file, in the order of their names."""
 
     def __init__(self, path: Path, examples: Any) -> None:
-        """Look up who is there."""
         self.path = path
         self.examples = examples
         with _readable(path):
@@ -75,10 +73,7 @@ class Clients:
 @contextmanager
 def opened(path: Path) -> Iterator[Clients]:
     """Open a file for reading its clients."""
-    if not installed("h5py"):
-        raise MissingExtraError(f"{path}: HDF5", "hdf5")
-    import h5py
-
+    h5py = optional("h5py", f"{path}: HDF5", "hdf5")
     with _readable(path):
         require_regular(path)
         file = h5py.File(path, "r")

@@ -6,14 +6,19 @@ for training, a random crop, scaled and mirrored half of the time (see `random_c
 are until they are cut. The small image is the same whether it comes from the cache or from its source, and so are the
 bits of what follows.
 
+Decoded images may be kept on disk, one NumPy file each, so that they are decoded once and not in every round.
+
 The orientation that a camera notes in the file is not applied, as PyTorch's and TensorFlow's own readers leave it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -29,9 +34,11 @@ from torch import Tensor
 from fedquilt.base.errors import DataError, ExampleError
 from fedquilt.base.memory import require_memory
 from fedquilt.data.data import Augment, Data, Prepare
-from fedquilt.data.formats.image_cache import ImageCache, Pixels
-from fedquilt.data.random_crop import DRAWS, random_crop
-from fedquilt.data.scale import standardise
+from fedquilt.data.files import expanded, require_regular
+from fedquilt.data.preprocess import DRAWS, random_crop, standardise
+
+Pixels = npt.NDArray[np.uint8]
+"""An image: (height, width, channels), with one channel or three."""
 
 Scale = Literal["imagenet", "symmetric", "unit"]
 """Pixels minus ImageNet's mean by its standard deviation, a channel each; in [−1, 1]; or in [0, 1]."""
@@ -114,8 +121,14 @@ class Images:
     def cut(self, number: int, drawn: npt.NDArray[np.float64] | None) -> Pixels:
         """Read an image, and cut out the middle or, with numbers drawn for it, a crop at random."""
         pixels = self.small(number)
+        if self.size is None and pixels.shape == self.shape:
+            return pixels
         if self.size is None:
-            return self._whole(number, pixels)
+            found, first = (" × ".join(map(str, shape)) for shape in (pixels.shape, self.shape))
+            raise ExampleError(
+                f"{self.source.name(number)}: the image has {found} values, but the first one has {first}; "
+                "set `size`, to which images are scaled"
+            )
         height, width = pixels.shape[:2]
         if drawn is None:
             # 7/8 of the shorter side: what is left of it, once made small, is the size itself.
@@ -133,15 +146,6 @@ class Images:
             raw[index] = self.cut(number, None if drawn is None else drawn[index]).transpose(2, 0, 1)
         mean, std = (torch.tensor(values[:channels]).view(-1, 1, 1) for values in _SCALES[self.scale])
         return standardise(torch.from_numpy(raw), mean, std)
-
-    def _whole(self, number: int, pixels: Pixels) -> Pixels:
-        if pixels.shape != self.shape:
-            found, first = (" × ".join(map(str, shape)) for shape in (pixels.shape, self.shape))
-            raise ExampleError(
-                f"{self.source.name(number)}: the image has {found} values, but the first one has {first}; "
-                "set `size`, to which images are scaled"
-            )
-        return pixels
 
 
 def prepared(rows: Tensor, images: Images) -> Tensor:
@@ -186,7 +190,8 @@ def _decoded(source: ImageSource, number: int, side: int) -> Pixels:
 def _opened(source: ImageSource, number: int) -> Iterator[Image.Image]:
     """Open an image, of not too many pixels; what goes wrong with it inside is an ExampleError that names it."""
     try:
-        with source.open(number) as file, _recognised(file) as image:
+        # Of a known format, by content: others are read by programs that Pillow starts (EPS), or seldom.
+        with source.open(number) as file, Image.open(file, formats=FORMATS) as image:
             if Image.MAX_IMAGE_PIXELS is not None and image.width * image.height > Image.MAX_IMAGE_PIXELS:
                 raise Image.DecompressionBombError
             yield image
@@ -206,14 +211,58 @@ def _opened(source: ImageSource, number: int) -> Iterator[Image.Image]:
         raise ExampleError(f"{source.name(number)}: the image cannot be read: {error}") from error
 
 
-def _recognised(file: BinaryIO) -> Image.Image:
-    """Open an image of a known format, by content: others are read by programs that Pillow starts (EPS), or seldom."""
-    return Image.open(file, formats=FORMATS)
-
-
 def _resized(pixels: Pixels, size: int, part: tuple[float, float, float, float]) -> Pixels:
     """Scale a part of an image, given by left, top, width and height, to a square."""
     left, top, width, height = part
     box = (left, top, left + width, top + height)
     made = Image.fromarray(pixels).resize((size, size), Image.Resampling.BILINEAR, box=box)
     return np.asarray(made)
+
+
+@dataclass(frozen=True)
+class ImageCache:
+    """A folder of decoded images, which several processes may fill at once.
+
+    An image is found by a key, which is another once the image has changed. A damaged entry counts as none. Where the
+    disk is full, nothing is added.
+    """
+
+    folder: Path
+
+    @classmethod
+    def at(cls, folder: Path) -> ImageCache:
+        """Use a folder, which is made if there is none."""
+        try:
+            expanded(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"cache: the folder {folder} cannot be created: {error.strerror}") from None
+        return cls(expanded(folder).absolute())
+
+    def get(self, key: str) -> Pixels | None:
+        """Return an image from the cache, if it is there."""
+        try:
+            entry = self._entry(key)
+            require_regular(entry)
+            # A mapping, and not a copy: its length is checked against the file's before anything is read.
+            found = np.load(entry, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError, DataError):
+            return None
+        sound = found.dtype == np.uint8 and found.ndim == 3 and found.shape[2] in (1, 3) and found.size
+        return found if sound else None
+
+    def put(self, key: str, pixels: Pixels) -> None:
+        """Add an image: written aside and renamed, so that no one ever reads half of it."""
+        with suppress(OSError):
+            entry = self._entry(key)
+            entry.parent.mkdir(exist_ok=True)
+            handle, aside = tempfile.mkstemp(dir=entry.parent, suffix=".part")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    np.save(file, pixels, allow_pickle=False)
+                Path(aside).replace(entry)
+            except OSError:
+                Path(aside).unlink(missing_ok=True)
+
+    def _entry(self, key: str) -> Path:
+        digest = hashlib.blake2b(os.fsencode(key), digest_size=20).hexdigest()
+        return self.folder / digest[:2] / f"{digest[2:]}.npy"

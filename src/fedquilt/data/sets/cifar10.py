@@ -6,10 +6,26 @@ files of 10,000 records, each a label and 3,072 bytes, in `cifar-10-batches-bin`
 
 from __future__ import annotations
 
+import functools
+import os
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from fedquilt.base.errors import DataError
+from fedquilt.base.memory import require_memory
 from fedquilt.base.registry import datasets
-from fedquilt.data.data import Data
+from fedquilt.data.data import Augment, Data, Prepare, Split
 from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, publish
-from fedquilt.data.sets.cifar_files import PIXELS, Preprocess, preprocessing, read_split
+from fedquilt.data.files import open_file, require_digest
+from fedquilt.data.preprocess import centre_whitened, random_crop_whitened, standardise, to_unit
+
+PIXELS = 3 * 32 * 32
+
+Preprocess = Literal["standardise", "mcmahan", "none"]
+Channels = tuple[float, float, float]
 
 LABELS = (10,)
 BATCH = 10_000 * (len(LABELS) + PIXELS)
@@ -70,3 +86,44 @@ def cifar10(preprocess: Preprocess = "standardise", check: bool = True) -> Data:
     test = read_split(FILES, ["test_batch.bin"], LABELS, check=check)
     prepare, augment = preprocessing(preprocess, MEAN, STD)
     return Data("cifar10", train, test, classes=10, prepare=prepare, augment=augment)
+
+
+def preprocessing(name: Preprocess, mean: Channels, std: Channels) -> tuple[Prepare, Augment | None]:
+    """Return what turns bytes into a model's input; mean and standard deviation are on the scale of 0 to 255."""
+    if name == "mcmahan":
+        return centre_whitened, random_crop_whitened
+    if name == "none":
+        return to_unit, None
+    means, stds = (torch.tensor(values).view(3, 1, 1) for values in (mean, std))
+    return functools.partial(standardise, mean=means, std=stds), None
+
+
+def read_split(
+    files: PublishedData, names: list[str], labels: tuple[int, ...], take: int = 0, check: bool = True
+) -> Split:
+    """Read files of records, one after the other.
+
+    `labels` has the number of classes of each label byte of a record, `take` says which of them is the label. With
+    `check`, files must have their published digests.
+    """
+    records = np.concatenate([_read(files.find(name), files.file(name) if check else None, labels) for name in names])
+    x = torch.from_numpy(records[:, len(labels) :].reshape(-1, 3, 32, 32))
+    return Split(x, torch.from_numpy(records[:, take].astype(np.int64)))
+
+
+def _read(path: Path, about: File | None, labels: tuple[int, ...]) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+    record = len(labels) + PIXELS
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0 or size % record:
+            raise DataError(f"{path}: damaged: {size} bytes are not a multiple of the record size, {record}")
+        if about is not None and size > about.size:
+            raise DataError(f"{path}: damaged: {size:,} bytes, but the published file has {about.size:,}")
+        require_memory(str(path), size)
+        records = np.fromfile(file, dtype=np.uint8).reshape(-1, record)
+    require_digest(path, [records.data], None if about is None else about.digest)
+    for index, classes in enumerate(labels):
+        largest = records[:, index].max()
+        if largest >= classes:
+            raise DataError(f"{path}: damaged: a label is {largest}, expected 0 to {classes - 1}")
+    return records

@@ -11,7 +11,7 @@ from typing import Literal
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
 from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, publish
-from fedquilt.data.sets.cifar_files import PIXELS, Preprocess, preprocessing, read_split
+from fedquilt.data.sets.cifar10 import PIXELS, Preprocess, preprocessing, read_split
 
 LABELS = (20, 100)
 RECORD = len(LABELS) + PIXELS

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
 from fedquilt.data.fetch.published import DownloadSource, publish
-from fedquilt.data.sets.mnist_files import idx_published, read_idx_data
+from fedquilt.data.sets.mnist import idx_published, read_idx_data
 
 FILES = publish(
     idx_published(

@@ -9,8 +9,6 @@ Pixels are from 0 to 1 in the file, ink 0 on paper 1, and are kept as the neares
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import torch
 
@@ -19,18 +17,29 @@ from fedquilt.base.memory import require_memory
 from fedquilt.base.registry import datasets
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data, Split
-from fedquilt.data.fetch.by_hand import Wanted, by_hand
-from fedquilt.data.fetch.folders import find
+from fedquilt.data.fetch.published import Counts, Wanted, by_hand
 from fedquilt.data.formats.federated_hdf5 import Clients, opened
-from fedquilt.data.numbered import number_clients
-from fedquilt.data.scale import to_unit
+from fedquilt.data.labels import number_clients
+from fedquilt.data.preprocess import to_unit
 
 SOURCE = (
     "TensorFlow Federated publishes them as fed_emnist.tar.bz2 and fed_emnist_digitsonly.tar.bz2, to be unpacked: "
     "https://storage.googleapis.com/tff-datasets-public/fed_emnist.tar.bz2"
 )
-FOLDERS = ("femnist/", "fed_emnist/", "")
-STEM, DIGITS_STEM = "fed_emnist", "fed_emnist_digitsonly"
+FOLDERS = ("femnist", "fed_emnist", "")
+PARTS = ("train", "test")
+FILES = [Wanted.below(FOLDERS, f"fed_emnist_{part}.h5", SOURCE) for part in PARTS]
+DIGITS = [Wanted.below(FOLDERS, f"fed_emnist_digitsonly_{part}.h5", SOURCE, "only_digits = true") for part in PARTS]
+
+by_hand(
+    "femnist",
+    FILES + DIGITS,
+    [
+        Counts("TensorFlow Federated", 3_400, 671_585, 77_483, 62),
+        Counts("TensorFlow Federated", 3_383, 341_873, 40_832, 10, when="only_digits = true"),
+    ],
+)
+
 SIDE = 28
 WHOLE = 2**62
 LABEL_AND_WRITER = 16
@@ -48,31 +57,11 @@ def femnist(only_digits: bool = False) -> Data:
     >>> data.train.x.shape, data.train.x.dtype, data.classes  # doctest: +SKIP
     (torch.Size([671585, 1, 28, 28]), torch.uint8, 62)
     """
-    stem, classes = (DIGITS_STEM, 10) if only_digits else (STEM, 62)
-    with opened(_find(stem, "train")) as train, opened(_find(stem, "test")) as test:
+    files, classes = (DIGITS, 10) if only_digits else (FILES, 62)
+    with opened(files[0].find()) as train, opened(files[1].find()) as test:
         ids, test_ids = number_clients(train.names, test.names)
-        return Data(
-            "femnist",
-            _read(train, ids, classes),
-            _read(test, test_ids, classes),
-            classes=classes,
-            prepare=to_unit,
-        )
-
-
-def _paths(stem: str, part: str) -> tuple[str, ...]:
-    return tuple(f"{folder}{stem}_{part}.h5" for folder in FOLDERS)
-
-
-def _find(stem: str, part: str) -> Path:
-    return find(*_paths(stem, part), source=SOURCE)
-
-
-by_hand(
-    "femnist",
-    *(Wanted(_paths(STEM, part), SOURCE) for part in ("train", "test")),
-    *(Wanted(_paths(DIGITS_STEM, part), SOURCE, "only_digits = true") for part in ("train", "test")),
-)
+        parts = _read(train, ids, classes), _read(test, test_ids, classes)
+        return Data("femnist", *parts, classes=classes, prepare=to_unit)
 
 
 def _read(clients: Clients, numbers: Indices, classes: int) -> Split:

@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 
 from fedquilt.base.arguments import Seed, Size
-from fedquilt.base.errors import DataError, MissingExtraError
+from fedquilt.base.errors import DataError, optional
 from fedquilt.base.memory import require_memory
 from fedquilt.base.registry import datasets
 from fedquilt.data.columns import Classes, Columns, Roles, Values, complete, data_of_columns
 from fedquilt.data.data import Data
 from fedquilt.data.fetch.folders import own_candidates
 from fedquilt.data.files import require_regular
-from fedquilt.data.formats.image_rows import ImageRows
+from fedquilt.data.formats.image_sources import ImageRows
 from fedquilt.data.formats.images import Ahead, Images, Scale, image_data
-from fedquilt.data.formats.packaged import installed
-from fedquilt.data.stratified import TestFraction
+from fedquilt.data.labels import TestFraction
 
 
 @datasets.register
@@ -62,24 +61,22 @@ def hugging_face(
 
     >>> data = hugging_face("ylecun/mnist")  # doctest: +SKIP
     """
-    if not installed("datasets"):
-        raise MissingExtraError("hugging_face", "hugging_face")
+    optional("datasets", "hugging_face", "hugging_face")
     roles = Roles(label, features, client)
     path = str(path)
     loaded, folder = _load(path, config)
     test = "test" if test is None and "test" in loaded else test
     splits = [(f"{path}: {name}", _split(path, loaded, name)) for name in (train, test) if name is not None]
     image = _image_column(*splits[0], roles)
+    rows = None
     if image is None:
         parts = [_columns(source, split, roles) for source, split in splits]
-        return _named_classes(_data(path, parts, roles, classes, test_fraction, seed), splits[0][1], label)
-    rows, parts = _image_rows(splits, image, roles, None if outside else folder)
-    data = _named_classes(_data(path, parts, roles, classes, test_fraction, seed), splits[0][1], label)
-    return image_data(data, Images(rows, size, scale, cache), augment, ahead)
-
-
-def _data(path: str, parts: list[Columns], roles: Roles, classes: int | None, share: float, seed: int) -> Data:
-    return data_of_columns(Path(path).name, parts[0], parts[1] if parts[1:] else None, roles, classes, share, seed)
+    else:
+        rows, parts = _image_rows(splits, image, roles, None if outside else folder)
+    name, tested = Path(path).name, parts[1] if parts[1:] else None
+    data = data_of_columns(name, parts[0], tested, roles, classes, test_fraction, seed)
+    data = _named_classes(data, splits[0][1], label)
+    return data if rows is None else image_data(data, Images(rows, size, scale, cache), augment, ahead)
 
 
 def _named_classes(data: Data, split: Any, label: str) -> Data:
@@ -97,7 +94,8 @@ def _load(path: str, config: str | None) -> tuple[dict[str, Any], Path | None]:
     import datasets as library
 
     candidates = own_candidates(Path(path))
-    saved = [path for path in candidates if _is_saved(path)]
+    marks = ("dataset_dict.json", "state.json")
+    saved = [folder for folder in candidates if any((folder / mark).is_file() for mark in marks)]
     try:
         if saved:
             for file in saved[0].rglob("*"):
@@ -110,10 +108,6 @@ def _load(path: str, config: str | None) -> tuple[dict[str, Any], Path | None]:
         looked = "" if saved else f"; looked for a saved one at: {', '.join(map(str, candidates))}"
         raise DataError(f"hugging_face: {path}: cannot be loaded: {error}{looked}") from None
     return dict(loaded) if isinstance(loaded, dict) else {"train": loaded}, saved[0] if saved else None
-
-
-def _is_saved(folder: Path) -> bool:
-    return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
 
 
 def _split(path: str, loaded: dict[str, Any], name: str) -> Any:

@@ -15,10 +15,9 @@ from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data, Split
 from fedquilt.data.fetch.folders import own_file
 from fedquilt.data.formats.csv_file import TextColumns, read_columns
-from fedquilt.data.formats.image_files import ImageFiles, class_folders
+from fedquilt.data.formats.image_sources import ImageFiles, class_folders
 from fedquilt.data.formats.images import Ahead, Images, Scale, image_data
-from fedquilt.data.numbered import numbered
-from fedquilt.data.stratified import TestFraction, stratified
+from fedquilt.data.labels import TestFraction, numbered, stratified
 
 CLIENT, LATITUDE, LONGITUDE = "client", "latitude", "longitude"
 
@@ -92,7 +91,9 @@ def image_folder(
     if not outside:
         _require_inside(table, home, columns[path])
     labels = numbered(columns[label], known)[0]
-    ids = _owners(columns[client], train) if client in columns else None
+    ids = None
+    if client in columns:  # those that have something to train on come first
+        ids = numbered(columns[client], first=numbered([columns[client][row] for row in train])[1])[0]
     coordinates = _coordinates(table, columns, latitude, longitude)
     to_train, to_test = (
         Split(
@@ -138,11 +139,6 @@ def _require_inside(table: Path, home: Path, names: list[str]) -> None:
                 f"{table}: the path of image {number}, {name!r:.100}, leads out of the folder {home}; "
                 "if you trust the table, set outside = true"
             )
-
-
-def _owners(clients: list[str], train: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Number the clients, first those that have something to train on."""
-    return numbered(clients, first=numbered([clients[row] for row in train])[1])[0]
 
 
 def _coordinates(table: Path, columns: TextColumns, latitude: str, longitude: str) -> npt.NDArray[np.float64] | None:

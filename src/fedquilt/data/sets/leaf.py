@@ -2,26 +2,38 @@
 
 Caldas et al. 2018, "LEAF: A Benchmark for Federated Settings". A file holds `users`, a list of names, `num_samples`, how
 many examples each has, and `user_data`, which maps a name to its `x` and `y`. They lie in the folders `train` and `test`,
-or, before LEAF splits them, in `all_data`.
+or, before LEAF splits them, in `all_data`. Letters are numbered as in the benchmark's published code (`ALL_LETTERS` in its
+models/utils/language_utils.py); its task on Shakespeare is the letter that comes after 80.
 """
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
 from fedquilt.base.arguments import Seed, Size
 from fedquilt.base.errors import DataError
 from fedquilt.base.registry import datasets
 from fedquilt.data.columns import Columns, Roles, Values, data_of_columns
-from fedquilt.data.data import Data
+from fedquilt.data.data import IGNORED, Data, Split
 from fedquilt.data.fetch.folders import own_file
-from fedquilt.data.formats.json_file import read_json
-from fedquilt.data.formats.leaf_letters import LETTERS, letters, next_letter
-from fedquilt.data.stratified import TestFraction
+from fedquilt.data.formats.rows import read_json
+from fedquilt.data.labels import TestFraction
+from fedquilt.data.unrolled import to_indices
+
+LETTERS = "\n !\"&'(),-." + digits + ":;>?" + ascii_uppercase + "[]" + ascii_lowercase + "}"
+
+Numbers = npt.NDArray[np.int8]
+
+_UNKNOWN = -1
+_TABLE = np.full(256, _UNKNOWN, dtype=np.int8)
+_TABLE[np.frombuffer(LETTERS.encode(), dtype=np.uint8)] = np.arange(len(LETTERS))
 
 _ROLES = Roles(label="y", client="user")
 
@@ -61,16 +73,10 @@ def leaf(
     is_text = read[0].x.dtype == np.int8
     if is_text and classes not in (None, len(LETTERS)):
         raise DataError(f"classes: the letters of {home} are {len(LETTERS)} classes; remove this key")
-    data = data_of_columns(
-        "leaf",
-        read[0],
-        read[1] if read[1:] else None,
-        _ROLES,
-        len(LETTERS) if is_text else classes,
-        test_fraction,
-        seed,
-    )
-    return next_letter(data) if is_text else data
+    train, test = read if len(read) == 2 else (read[0], None)
+    classes = len(LETTERS) if is_text else classes
+    data = data_of_columns("leaf", train, test, _ROLES, classes, test_fraction, seed)
+    return _next_letter(data) if is_text else data
 
 
 def read_leaf(folder: Path, shape: tuple[int, ...] | None) -> Columns:
@@ -148,4 +154,32 @@ def _texts(source: str, held: dict[str, list[Any]], shape: tuple[int, ...] | Non
         raise DataError(f"shape: {source}: x holds text, which has no shape; remove this key")
     if not all(isinstance(text, str) for text in held["y"]):
         raise DataError(f"{source}: x holds text, so y must hold the next characters")
-    return letters(f"{source}: x", held["x"]), letters(f"{source}: y", held["y"], 1)[:, 0]
+    return _letters(f"{source}: x", held["x"]), _letters(f"{source}: y", held["y"], 1)[:, 0]
+
+
+def _letters(source: str, texts: list[str], length: int | None = None) -> Numbers:
+    """Number the letters of texts of one length, a row each."""
+    length = len(texts[0]) if length is None else length
+    other = next((text for text in texts if len(text) != length), None)
+    if other is not None or not length:
+        raise DataError(
+            f"{source}: a text of {len(other or '')} letters, expected {length or 'some'}: {other or ''!r:.40}"
+        )
+    together = "".join(texts)
+    numbers = _TABLE[np.frombuffer(together.encode("latin-1", errors="replace"), dtype=np.uint8)]
+    strange = [together[index] for index in np.flatnonzero(numbers == _UNKNOWN)]
+    strange += [letter for letter in set(together) if letter > "\xff"]  # encoded as question marks
+    if strange:
+        raise DataError(f"{source}: {strange[0]!r} is not one of the {len(LETTERS)} characters of LEAF's alphabet")
+    return numbers.reshape(len(texts), length)
+
+
+def _next_letter(data: Data) -> Data:
+    """Make a data set of sequences, of which the last position alone is predicted, of one whose label is that letter."""
+    parts = []
+    for split in (data.train, data.test):
+        y = torch.full(split.x.shape, IGNORED, dtype=torch.int8)
+        y[:, -1] = split.y
+        parts.append(Split(split.x, y, split.ids))
+    train, test = parts
+    return Data(data.name, train, test, len(LETTERS), prepare=to_indices)

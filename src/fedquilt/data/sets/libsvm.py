@@ -11,11 +11,14 @@ other 346 test.
 from __future__ import annotations
 
 import functools
+import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from fedquilt.base.arguments import Seed
@@ -23,10 +26,43 @@ from fedquilt.base.errors import DataError
 from fedquilt.base.registry import datasets
 from fedquilt.base.rng import generator
 from fedquilt.data.data import Data, Split
-from fedquilt.data.digest import require_digest
 from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, publish
-from fedquilt.data.formats.svmlight import Numbers, read_svmlight
-from fedquilt.data.scale import to_range
+from fedquilt.data.files import read_unpacked, require_digest
+from fedquilt.data.preprocess import to_range
+
+Numbers = npt.NDArray[np.float64]
+
+_NUMBER = rb"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+_LINE = re.compile(rb"\s*(%b)((?:\s+\d{1,9}:%b)*)\s*" % (_NUMBER, _NUMBER))
+
+
+def read_svmlight(path: Path, rows: int, columns: int, limit: int = 2**26) -> tuple[Numbers, Numbers]:
+    """Read the features, a row per example, and the labels of a file with known numbers of rows and columns.
+
+    The file may be packed with gzip, bzip2 or xz, to at most `limit` bytes of text.
+    """
+    lines = io.BytesIO(read_unpacked(path, limit))
+    numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    if len(numbered) != rows:
+        raise DataError(f"{path}: {len(numbered)} examples, expected {rows}")
+    x, y = np.zeros((rows, columns)), np.zeros(rows)
+    for row, (number, line) in enumerate(numbered):
+        parts = _LINE.fullmatch(line)
+        if parts is None:
+            start = line[:40].decode(errors="replace").rstrip("\n")
+            raise DataError(f"{path}: line {number}: expected `label index:value …`, got {start!r}")
+        pairs = parts[2].replace(b":", b" ").split()
+        indices = np.array(pairs[::2], dtype=np.int64)
+        if len(indices) and not (indices.min() >= 1 and indices.max() <= columns):
+            wrong = next(int(index) for index in indices if not 1 <= index <= columns)
+            raise DataError(f"{path}: line {number}: feature {wrong}, expected 1 to {columns}")
+        y[row] = float(parts[1])
+        x[row, indices - 1] = np.array(pairs[1::2], dtype=np.float64)
+    huge = np.flatnonzero(~(np.isfinite(x).all(axis=1) & np.isfinite(y)))
+    if len(huge):
+        raise DataError(f"{path}: line {numbered[huge[0]][0]}: a number is too large")
+    return x, y
+
 
 Name = Literal["a1a", "svmguide1", "splice", "vehicle", "dna", "pendigits", "satimage", "usps"]
 
@@ -52,66 +88,61 @@ class Set:
     ending: str = ""
 
 
-# The digests are of `canonical` numbers, taken from copies of the files: the page publishes none. That of usps is open: its
-# pixels are smoothed, and copies differ in the last digits.
-SETS: dict[str, Set] = {
+# Of `canonical` numbers, taken from copies of the files: the page publishes none. That of usps is open: its pixels are
+# smoothed, and copies differ in the last digits.
+DIGESTS = {
+    "a1a": "12aa90c4ef0a1bd0797ae942d34b1d63511282d9cb8a688020bfe04bd4b29722",
+    "a1a.t": "b114b7f7cced9bb25152a52b0fa6a2248700dfe7b4330715e2cfbf8bf26e9925",
+    "svmguide1": "3e9d43a28706a69a9178829dde21e93606636048f3861b5c9d27310eea04aba8",
+    "svmguide1.t": "86906d183acfca62157fe25d182338922869df9061746c11cde2511b4060bb23",
+    "splice": "e5f54142709d1d135985b0414c01fc5e32174ab4de882795324f4726e71d202d",
+    "splice.t": "ab3960c18789867ab77c98385b87012d2b31484e11d170bfdcd3a2c49c67df2e",
+    "vehicle.scale": "7d39f04b7611119e56ad6d4f15de38758e698172fc53d4fcbd39bf11526bca69",
+    "dna.scale": "44f887a57cf25845a25d69d49d53ce34c224c532a383f0da60d767d3de2bfcf4",
+    "dna.scale.t": "681de816232f64ab497606187bf85838f88d81710405f58f195188399d7dbce6",
+    "pendigits": "a9c03cc22b62feb602563831be2c219060ba42b96288178e19817330df4327a6",
+    "pendigits.t": "5c508da7c1f13c28d563ec56568418cfab38c5db31afbc83a172c54e16bffc8a",
+    "satimage.scale": "ebf5e1745753e1f28ecde241be1caf7933cab2e08f144a1f017fda918854c050",
+    "satimage.scale.t": "bfc3c3c3ed06a27698f945bd78d409894fbef79664b11481c2ef354522922679",
+    "usps.t": "689a9bed7c41bb63028a0e01b8abb93abc06a5b67a1646bce308eb9265b356b0",
+}
+
+
+def _file(name: str, rows: int) -> LibsvmFile:
+    return LibsvmFile(name, rows, DIGESTS.get(name))
+
+
+SETS = {
     "a1a": Set(
         "who earns more than 50,000 dollars a year, 123 yes-or-no features",
-        classes=2,
-        features=123,
-        train=LibsvmFile("a1a", 1605, "12aa90c4ef0a1bd0797ae942d34b1d63511282d9cb8a688020bfe04bd4b29722"),
-        test=LibsvmFile("a1a.t", 30956, "b114b7f7cced9bb25152a52b0fa6a2248700dfe7b4330715e2cfbf8bf26e9925"),
+        2,
+        123,
+        _file("a1a", 1605),
+        _file("a1a.t", 30956),
     ),
     "svmguide1": Set(
-        "events of astroparticle physics, 4 features",
-        classes=2,
-        features=4,
-        train=LibsvmFile("svmguide1", 3089, "3e9d43a28706a69a9178829dde21e93606636048f3861b5c9d27310eea04aba8"),
-        test=LibsvmFile("svmguide1.t", 4000, "86906d183acfca62157fe25d182338922869df9061746c11cde2511b4060bb23"),
+        "events of astroparticle physics, 4 features", 2, 4, _file("svmguide1", 3089), _file("svmguide1.t", 4000)
     ),
-    "splice": Set(
-        "splice junctions of DNA, 60 bases",
-        classes=2,
-        features=60,
-        train=LibsvmFile("splice", 1000, "e5f54142709d1d135985b0414c01fc5e32174ab4de882795324f4726e71d202d"),
-        test=LibsvmFile("splice.t", 2175, "ab3960c18789867ab77c98385b87012d2b31484e11d170bfdcd3a2c49c67df2e"),
-    ),
-    "vehicle": Set(
-        "silhouettes of four kinds of vehicle, 18 features",
-        classes=4,
-        features=18,
-        train=LibsvmFile("vehicle.scale", 846, "7d39f04b7611119e56ad6d4f15de38758e698172fc53d4fcbd39bf11526bca69"),
-        test=None,
-    ),
+    "splice": Set("splice junctions of DNA, 60 bases", 2, 60, _file("splice", 1000), _file("splice.t", 2175)),
+    "vehicle": Set("silhouettes of four kinds of vehicle, 18 features", 4, 18, _file("vehicle.scale", 846), None),
     "dna": Set(
         "splice junctions of DNA in three classes, 180 yes-or-no features",
-        classes=3,
-        features=180,
-        train=LibsvmFile("dna.scale", 2000, "44f887a57cf25845a25d69d49d53ce34c224c532a383f0da60d767d3de2bfcf4"),
-        test=LibsvmFile("dna.scale.t", 1186, "681de816232f64ab497606187bf85838f88d81710405f58f195188399d7dbce6"),
+        3,
+        180,
+        _file("dna.scale", 2000),
+        _file("dna.scale.t", 1186),
     ),
     "pendigits": Set(
-        "digits written with a pen, 8 points of its path",
-        classes=10,
-        features=16,
-        train=LibsvmFile("pendigits", 7494, "a9c03cc22b62feb602563831be2c219060ba42b96288178e19817330df4327a6"),
-        test=LibsvmFile("pendigits.t", 3498, "5c508da7c1f13c28d563ec56568418cfab38c5db31afbc83a172c54e16bffc8a"),
+        "digits written with a pen, 8 points of its path", 10, 16, _file("pendigits", 7494), _file("pendigits.t", 3498)
     ),
     "satimage": Set(
         "land use by satellite, 3×3 pixels in 4 bands",
-        classes=6,
-        features=36,
-        train=LibsvmFile("satimage.scale", 4435, "ebf5e1745753e1f28ecde241be1caf7933cab2e08f144a1f017fda918854c050"),
-        test=LibsvmFile("satimage.scale.t", 2000, "bfc3c3c3ed06a27698f945bd78d409894fbef79664b11481c2ef354522922679"),
+        6,
+        36,
+        _file("satimage.scale", 4435),
+        _file("satimage.scale.t", 2000),
     ),
-    "usps": Set(
-        "digits of postal codes, 16×16 pixels",
-        classes=10,
-        features=256,
-        train=LibsvmFile("usps", 7291, None),
-        test=LibsvmFile("usps.t", 2007, "689a9bed7c41bb63028a0e01b8abb93abc06a5b67a1646bce308eb9265b356b0"),
-        ending=".bz2",
-    ),
+    "usps": Set("digits of postal codes, 16×16 pixels", 10, 256, _file("usps", 7291), _file("usps.t", 2007), ".bz2"),
 }
 
 VEHICLE_TRAIN = 500

@@ -6,10 +6,112 @@ The four published idx files, in a folder `mnist`, packed or unpacked; torchvisi
 
 from __future__ import annotations
 
+import functools
+import math
+import struct
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedquilt.base.errors import DataError
+from fedquilt.base.memory import require_memory
 from fedquilt.base.registry import datasets
-from fedquilt.data.data import Data
-from fedquilt.data.fetch.published import DownloadSource, publish
-from fedquilt.data.sets.mnist_files import idx_published, read_idx_data
+from fedquilt.data.data import Data, Prepare, Split
+from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, publish
+from fedquilt.data.files import require_digest, unpacked
+from fedquilt.data.preprocess import standardise, to_unit
+
+# No deflate stream grows by more than this when unpacked.
+_LARGEST_RATIO = 1032
+_CHUNK = 2**20
+
+
+def read_idx(path: Path, dimensions: int, digest: str | None = None, most: int | None = None) -> npt.NDArray[np.uint8]:
+    """Read an idx file of bytes, plain or packed, with that many dimensions.
+
+    `digest` is the SHA-256 of the unpacked content, so that a file packed anew is taken as well; `most` its size, where
+    that is known. The header is checked against it, the size of the file and the memory before any is taken for the data.
+    """
+    with unpacked(path, most) as file:
+        header = file.read(4 + 4 * dimensions)
+        shape = _shape(path, header, dimensions)
+        size = math.prod(shape)
+        if size > path.stat().st_size * _LARGEST_RATIO:
+            raise DataError(f"{path}: damaged: the header declares {size} bytes, more than the file can hold")
+        if most is not None and len(header) + size > most:
+            raise DataError(
+                f"{path}: damaged: the header declares {size} bytes, but the published file has at most {most}"
+            )
+        require_memory(f"{path}: {size:,} bytes of data", size)
+        content = bytearray(len(header) + size)  # in one piece: a sum would be a copy
+        content[: len(header)] = header
+        found = _fill(file, memoryview(content)[len(header) :])
+        more = found == size and bool(file.read(1))
+    if found != size or more:
+        words = "more" if more else f"{found}"
+        raise DataError(f"{path}: damaged: the header declares {size} bytes of data, but the file has {words}")
+    require_digest(path, [content], digest)
+    return np.frombuffer(content, dtype=np.uint8, offset=len(header)).reshape(shape)
+
+
+def _fill(file: BinaryIO, wanted: memoryview) -> int:
+    """Read into memory, part by part, and return how much there was."""
+    found = 0
+    while part := file.read(min(_CHUNK, len(wanted) - found)):
+        wanted[found : found + len(part)] = part
+        found += len(part)
+    return found
+
+
+def _shape(path: Path, header: bytes, dimensions: int) -> tuple[int, ...]:
+    wanted = bytes([0, 0, 8, dimensions])
+    if header[:4] != wanted:
+        raise DataError(
+            f"{path}: not an idx file of bytes with {dimensions} dimensions: "
+            f"begins with {header[:4].hex()}, expected {wanted.hex()}"
+        )
+    if len(header) < 4 + 4 * dimensions:
+        raise DataError(f"{path}: damaged: the header ends early")
+    return struct.unpack(f">{dimensions}I", header[4:])
+
+
+_IMAGE = 28 * 28
+
+
+def idx_published(
+    name: str,
+    about: str,
+    licence: str,
+    digests: tuple[str, str, str, str],
+    folders: tuple[str, ...],
+    sources: tuple[DownloadSource, ...],
+) -> PublishedData:
+    """Return what is published of a data set; `digests` are the SHA-256 of the four files' unpacked content.
+
+    They are those of the training images, the training labels, the test images and the test labels.
+    """
+    train_images, train_labels, test_images, test_labels = digests
+    return PublishedData(
+        name,
+        about,
+        train=60_000,
+        test=10_000,
+        classes=10,
+        licence=licence,
+        files=(
+            File("train-images-idx3-ubyte", 16 + 60_000 * _IMAGE, train_images),
+            File("train-labels-idx1-ubyte", 8 + 60_000, train_labels),
+            File("t10k-images-idx3-ubyte", 16 + 10_000 * _IMAGE, test_images),
+            File("t10k-labels-idx1-ubyte", 8 + 10_000, test_labels),
+        ),
+        folders=folders,
+        sources=sources,
+        endings=(".gz", ""),
+    )
+
 
 FILES = publish(
     idx_published(
@@ -52,3 +154,36 @@ def mnist(standardise: bool = False, check: bool = True) -> Data:
     (torch.Size([60000, 1, 28, 28]), torch.uint8)
     """
     return read_idx_data(FILES, mean_and_std=(0.1307, 0.3081) if standardise else None, check=check)
+
+
+def read_idx_data(files: PublishedData, mean_and_std: tuple[float, float] | None, check: bool = True) -> Data:
+    """Read a data set; pixels are scaled to [0, 1] and then, if mean and standard deviation are given, standardised.
+
+    With `check`, files must have their published digests.
+    """
+    prepare: Prepare = to_unit
+    if mean_and_std is not None:
+        mean, std = mean_and_std
+        prepare = functools.partial(standardise, mean=mean * 255, std=std * 255)
+    train, test = read_split("train", files, check), read_split("t10k", files, check)
+    return Data(files.name, train, test, classes=10, prepare=prepare)
+
+
+def read_split(part: str, files: PublishedData, check: bool = True) -> Split:
+    """Read the images and labels of one part, `train` or `t10k`; files without a digest are not checked for one."""
+    images_name, labels_name = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
+    images_path, labels_path = files.find(images_name), files.find(labels_name)
+    images, labels = (
+        read_idx(path, dimensions, *((about.digest, about.size) if check else ()))
+        for path, dimensions, about in (
+            (images_path, 3, files.file(images_name)),
+            (labels_path, 1, files.file(labels_name)),
+        )
+    )
+    if images.shape[1:] != (28, 28):
+        raise DataError(f"{images_path}: images of {images.shape[1]}×{images.shape[2]} pixels, expected 28×28")
+    if len(images) != len(labels):
+        raise DataError(f"{images_path}: {len(images)} images, but {labels_path} has {len(labels)} labels")
+    if len(labels) and labels.max() > 9:
+        raise DataError(f"{labels_path}: a label is {labels.max()}, expected 0 to 9")
+    return Split(torch.from_numpy(images).unsqueeze(1), torch.from_numpy(labels).long())

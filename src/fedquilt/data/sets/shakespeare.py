@@ -38,10 +38,8 @@ from fedquilt.base.arguments import Size
 from fedquilt.base.errors import DataError
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data, Split
-from fedquilt.data.digest import require_digest
-from fedquilt.data.fetch.by_hand import Wanted, by_hand
-from fedquilt.data.fetch.folders import find
-from fedquilt.data.packed import read_unpacked
+from fedquilt.data.fetch.published import Counts, Wanted, by_hand
+from fedquilt.data.files import read_unpacked, require_digest
 from fedquilt.data.unrolled import to_indices, unrolled
 
 DIGEST = "c5601d266987ac885ca96522b1b4e439feb7eca39f0fe1111f7342b63b6468f3"
@@ -52,12 +50,16 @@ SOURCE = (
     "https://ocw.mit.edu/ans7870/6/6.006/s08/lecturenotes/files/t8.shakespeare.txt"
 )
 NAMES = ("t8.shakespeare.txt.xz", "t8.shakespeare.txt")
-PLACES = (*(f"shakespeare/{name}" for name in NAMES), *NAMES)
-
 LARGEST = 2**26
 """Bytes that are read at most: ten times the text, in case a packed file unpacks to something else."""
 
-by_hand("shakespeare", Wanted(PLACES, SOURCE, digests=dict.fromkeys(NAMES, DIGEST), largest=LARGEST))
+TEXT = Wanted(
+    (*(f"shakespeare/{name}" for name in NAMES), *NAMES),
+    SOURCE,
+    digests=dict.fromkeys(NAMES, DIGEST),
+    largest=LARGEST,
+)
+by_hand("shakespeare", [TEXT], [Counts("McMahan 2017", 1_146, 3_564_579, 870_014, of="characters")])
 
 BEGIN, END = 256, 257
 SYMBOLS = 258
@@ -110,7 +112,7 @@ def by_role(chosen: list[Role], unroll: int, path: Path) -> Data:
 
 def read_text(digest: str | None) -> tuple[str, Path]:
     """Read the text, packed or not; without a digest it is not checked for one. A character is a byte."""
-    path = find(*PLACES, source=SOURCE)
+    path = TEXT.find()
     content = read_unpacked(path, LARGEST)
     if not content:
         raise DataError(f"{path}: is empty; download it again")
@@ -119,14 +121,7 @@ def read_text(digest: str | None) -> tuple[str, Path]:
 
 
 def roles(text: str) -> list[Role]:
-    """Find the roles of all plays, in the order in which they first speak.
-
-    >>> play = "\\n".join(["HAMLET", "", "by William Shakespeare", "", "Dramatis Personae", "", "ACT I. SCENE 1.",
-    ...     "  Ber. Who's there?", "  Fran. Nay, answer me. Stand and unfold", "    yourself.", "  Ber. Long live!"])
-    >>> [(role.play, role.name, role.lines) for role in roles(play)]
-    [('HAMLET', 'BER', ["Who's there?", 'Long live!']),
-     ('HAMLET', 'FRAN', ['Nay, answer me. Stand and unfold', 'yourself.'])]
-    """
+    """Find the roles of all plays, in the order in which they first speak."""
     found: dict[tuple[str, str], Role] = {}
     for title, body in _plays(text.split("\n")):
         speaking: Role | None = None

@@ -25,19 +25,26 @@ from fedquilt.base.registry import datasets
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data, Split
-from fedquilt.data.fetch.by_hand import Wanted, by_hand
-from fedquilt.data.fetch.folders import find
+from fedquilt.data.fetch.published import Counts, Wanted, by_hand
+from fedquilt.data.files import lines
 from fedquilt.data.formats.federated_hdf5 import Clients, opened
-from fedquilt.data.numbered import number_clients
-from fedquilt.data.packed import lines
+from fedquilt.data.labels import number_clients
 from fedquilt.data.unrolled import AT_ONCE, to_indices, unrolled
 
 SOURCE = (
     "TensorFlow Federated publishes it as stackoverflow.tar.bz2 and stackoverflow.word_count.tar.bz2, to be unpacked: "
     "https://storage.googleapis.com/tff-datasets-public/stackoverflow.tar.bz2"
 )
-FOLDERS = ("stackoverflow/", "stack_overflow/", "")
-COUNTS, TRAIN, TEST = "stackoverflow.word_count", "stackoverflow_train.h5", "stackoverflow_test.h5"
+WORD_COUNTS, TRAIN, TEST = (
+    Wanted.below(("stackoverflow", "stack_overflow", ""), name, SOURCE)
+    for name in ("stackoverflow.word_count", "stackoverflow_train.h5", "stackoverflow_test.h5")
+)
+
+by_hand(
+    "stack_overflow",
+    [WORD_COUNTS, TRAIN, TEST],
+    [Counts("TensorFlow Federated", 342_477, 135_818_730, 16_586_035, of="sentences", test_clients=204_088)],
+)
 
 
 @datasets.register
@@ -64,31 +71,14 @@ def stack_overflow(
     >>> data.train.x.shape[1:], data.classes  # doctest: +SKIP
     (torch.Size([20]), 10004)
     """
-    known = read_vocabulary(_find(COUNTS), vocabulary)
-    with opened(_find(TRAIN)) as train, opened(_find(TEST)) as test:
+    known = read_vocabulary(WORD_COUNTS.find(), vocabulary)
+    with opened(TRAIN.find()) as train, opened(TEST.find()) as test:
         chosen = _drawn(train, "clients", seed)[:clients]
         tested = _enough(test, _drawn(test, "test sentences", seed), sentences, test_sentences)
         ids, test_ids = number_clients(chosen, list(tested))
-        trained = dict.fromkeys(chosen, sentences)
-        return Data(
-            "stack_overflow",
-            _read(train, trained, ids, known, unroll),
-            _read(test, tested, test_ids, known, unroll),
-            classes=vocabulary + 4,
-            prepare=to_indices,
-            at_once=AT_ONCE,
-        )
-
-
-def _paths(name: str) -> tuple[str, ...]:
-    return tuple(f"{folder}{name}" for folder in FOLDERS)
-
-
-def _find(name: str) -> Path:
-    return find(*_paths(name), source=SOURCE)
-
-
-by_hand("stack_overflow", *(Wanted(_paths(name), SOURCE) for name in (COUNTS, TRAIN, TEST)))
+        trained = _read(train, dict.fromkeys(chosen, sentences), ids, known, unroll)
+        later = _read(test, tested, test_ids, known, unroll)
+    return Data("stack_overflow", trained, later, classes=vocabulary + 4, prepare=to_indices, at_once=AT_ONCE)
 
 
 def read_vocabulary(path: Path, count: int) -> dict[str, int]:

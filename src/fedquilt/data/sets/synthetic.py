@@ -20,6 +20,7 @@ with 60 features and 10 classes. What the papers leave open, and what is chosen 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from fedquilt.base.arguments import NonNegative, Seed, Size
@@ -28,7 +29,7 @@ from fedquilt.base.registry import datasets
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
 from fedquilt.data.data import Data, Split
-from fedquilt.data.stratified import TestFraction
+from fedquilt.data.labels import TestFraction
 
 USUAL = 403
 """Examples of a client besides the minimum, in the mean: that of the lognormal distribution that they are drawn from."""
@@ -58,7 +59,8 @@ def synthetic(
     require_memory(f"synthetic: about {likely:,} examples", likely * features * 4)
     require_memory(f"synthetic: {clients:,} clients", clients * 100)
     require_memory(f"synthetic: {features:,} features and {classes:,} classes", features * classes * 8)
-    trained = np.array([_size(seed, k, minimum) for k in range(clients)])
+    drawn = (generator(seed, "synthetic size", client).lognormal(mean=4, sigma=2) for client in range(clients))
+    trained = np.array([int(size) + minimum for size in drawn])
     tested = np.ceil(trained * test_fraction / (1 - test_fraction)).astype(np.int64)
     sizes = trained + tested
     require_memory(f"synthetic: {int(sizes.sum()):,} examples", int(sizes.sum()) * features * 4)
@@ -69,29 +71,19 @@ def synthetic(
         held = slice(ends[k] - sizes[k], ends[k])
         x[held], y[held] = _client(seed, k, int(sizes[k]), alpha, beta, features, classes)
     ids = np.repeat(np.arange(clients), sizes)
-    test = np.arange(len(x)) >= np.repeat(ends - tested, sizes)
-    return Data("synthetic", _split(x, y, ids, ~test), _split(x, y, ids, test), classes=classes)
-
-
-def _size(seed: int, client: int, minimum: int) -> int:
-    return int(generator(seed, "synthetic size", client).lognormal(mean=4, sigma=2)) + minimum
+    last = np.arange(len(x)) >= np.repeat(ends - tested, sizes)
+    train, test = (
+        Split(torch.from_numpy(x[chosen]), torch.from_numpy(y[chosen]), ids=ids[chosen]) for chosen in (~last, last)
+    )
+    return Data("synthetic", train, test, classes=classes)
 
 
 def _client(
     seed: int, client: int, size: int, alpha: float, beta: float, features: int, classes: int
-) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float64]], Indices]:
+) -> tuple[npt.NDArray[np.float64], Indices]:
     rng = generator(seed, "synthetic", client)
     u, b = alpha * rng.normal(), beta * rng.normal()
     weights, bias = rng.normal(u, 1, (features, classes)), rng.normal(u, 1, classes)
     centre = rng.normal(b, 1, features)
     x = centre + rng.normal(size=(size, features)) * np.arange(1, features + 1) ** -0.6
     return x, (x @ weights + bias).argmax(axis=1)
-
-
-def _split(
-    x: np.ndarray[tuple[int, int], np.dtype[np.float32]],
-    y: Indices,
-    ids: Indices,
-    chosen: np.ndarray[tuple[int], np.dtype[np.bool_]],
-) -> Split:
-    return Split(torch.from_numpy(x[chosen]), torch.from_numpy(y[chosen]), ids=ids[chosen])

@@ -17,8 +17,8 @@ from fedquilt.data.columns import Classes, Columns, Roles, Values, data_of_colum
 from fedquilt.data.data import Data
 from fedquilt.data.fetch.folders import own_file
 from fedquilt.data.formats.csv_file import NumberedRows, csv_file
-from fedquilt.data.formats.parquet_file import parquet_file, text_size
-from fedquilt.data.stratified import TestFraction
+from fedquilt.data.formats.rows import parquet_file, text_size
+from fedquilt.data.labels import TestFraction
 
 _VALUES = 1_000_000
 """Values of a CSV file that are turned into numbers at once: as many rows as have so many."""

@@ -24,7 +24,7 @@ from typing import Any
 from fedquilt.base.errors import FedquiltError, MissingExtraError
 from fedquilt.base.text import visible
 
-ANSWER, HEALTH, FREE = 5.0, 15.0, 5.0
+ANSWER, HEALTH, FREE = 5.0, 20.0, 5.0
 """Seconds that an address may take to answer, a cluster to say that it is well, and CPUs to become free."""
 
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "RAY_agent_register_timeout_ms": "60000"}

@@ -25,7 +25,7 @@ from fedquilt.engines.encoding import decode_task, encode_reply, read, read_tens
 from fedquilt.engines.execution import Execution
 from fedquilt.engines.perform import perform
 from fedquilt.engines.tasks import Reply, Task, TaskResult
-from fedquilt.round.block import Program
+from fedquilt.round.block import BlockProgram
 from fedquilt.round.site import Site
 from fedquilt.round.views import apart
 from fedquilt.round.warm_up import warm_up
@@ -47,7 +47,7 @@ class Worker:
         self._pinned.enter_context(pinned())
         self._pinned.enter_context(noting_signals())
         self._site: Site | None = None
-        self._program: Program | None = None
+        self._program: BlockProgram | None = None
 
     def begin(self, packed: Packed, execution: Execution, compile_first: bool) -> tuple[int, Facts]:
         """Take a run's site over; return the process's id, and what decides bits here."""

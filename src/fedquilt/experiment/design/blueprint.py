@@ -27,7 +27,7 @@ from fedquilt.experiment.design.tuning import Tuning
 from fedquilt.experiment.spec import check_spec
 from fedquilt.experiment.toml import Table
 
-MOST_TRIALS = 10_000
+MOST_TRIALS = 20_000
 
 
 @dataclass(frozen=True)

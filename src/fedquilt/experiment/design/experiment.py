@@ -97,7 +97,7 @@ class Experiment:
         return tomli_w.dumps(self.tables)
 
 
-def load_experiment(
+def experiment(
     file: str | Path | Mapping[str, Any],
     sets: Iterable[str] = (),
     unsets: Iterable[str] = (),
@@ -116,10 +116,10 @@ def load_experiment(
     ...     "model": {"name": "softmax_regression"},
     ...     "method": {"name": "fed_avg"},
     ... }
-    >>> experiment = load_experiment(digits | {"grid": {"method.lr": [0.1, 0.5]}, "repeat": {"run.seed": [1, 2]}})
-    >>> [trial.name for trial in experiment.trials]
+    >>> rates = experiment(digits | {"grid": {"method.lr": [0.1, 0.5]}, "repeat": {"run.seed": [1, 2]}})
+    >>> [trial.name for trial in rates.trials]
     ['lr=0.1,seed=1', 'lr=0.1,seed=2', 'lr=0.5,seed=1', 'lr=0.5,seed=2']
-    >>> experiment.axes, experiment.trials[0].spec.parts["method"].arguments["lr"]
+    >>> rates.axes, rates.trials[0].spec.parts["method"].arguments["lr"]
     ({'lr': ('0.1', '0.5')}, 0.1)
     """
     path = Path(file) if isinstance(file, str | Path) else None
@@ -135,6 +135,9 @@ def load_experiment(
     _require_experiment(tables, source)
     set_keys = origin.get("sets", {}) | dict(assignment(text) for text in sets if text not in own)
     parts = read_parts(tables, source, folder, scale, set_keys)
+    for other in tables.get("scale", {}):  # a mistake in one is found before it is asked for
+        if other != scale:
+            require_taken(read_parts(tables, source, folder, other, set_keys).blueprint)
     about = {"scale": scale, "sets": set_keys or None, "folder": None if folder is None else str(folder)}
     about |= {"file": origin.get("file", None if path is None else str(path.resolve()))}
     resolved = tables | {ORIGIN: {key: value for key, value in about.items() if value is not None}}

@@ -7,12 +7,14 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from fedquilt.base.errors import SpecError, nearest
 from fedquilt.base.text import short, visible
 from fedquilt.experiment.changes import names_first, put
-from fedquilt.experiment.tables import ARRAYS, GIVEN, REGISTRIES
+from fedquilt.experiment.options import Options
+from fedquilt.experiment.tables import ARRAYS, DEFAULT_ENGINE, GIVEN, REGISTRIES
 from fedquilt.experiment.toml import Table
 
 VALUES = "values"
@@ -21,6 +23,9 @@ VALUES = "values"
 SPEC_TABLES = ("run", *REGISTRIES, *ARRAYS)
 VARYING_TABLES = (*SPEC_TABLES, VALUES)
 """Tables whose keys an experiment can vary."""
+
+RUN_KEYS = tuple(field.name for field in fields(Options))
+"""Keys of `[run]`."""
 
 LONGEST_NAME = 200
 """Bytes of a folder's name; file systems take 255."""
@@ -103,10 +108,12 @@ def takes(tables: Mapping[str, Any], key: str) -> bool | None:
     >>> tables = {"method": {"name": "fed_avg"}, "wrap": [{"name": "fed_prox"}]}
     >>> takes(tables, "method.lr"), takes(tables, "method.server_momentum"), takes(tables, "wrap.1.mu")
     (True, False, True)
-    >>> takes(tables, "wrap.2.mu"), takes(tables, "run.seed")
-    (False, None)
+    >>> takes(tables, "wrap.2.mu"), takes(tables, "run.seed"), takes(tables, "values.eta")
+    (False, True, None)
     """
     table, _, name = key.partition(".")
+    if table == "run":
+        return name in RUN_KEYS
     inner = tables.get(table)
     if key in ARRAYS:  # the whole list
         return None
@@ -118,7 +125,7 @@ def takes(tables: Mapping[str, Any], key: str) -> bool | None:
     known = (REGISTRIES | ARRAYS).get(table)
     if known is None or name == "name" or not isinstance(inner, dict):
         return None
-    function = inner.get("name", "processes" if table == "engine" else None)
+    function = inner.get("name", DEFAULT_ENGINE if table == "engine" else None)
     if not isinstance(function, str) or function not in known:
         return None
     parameters = known.parameters(function)
@@ -151,6 +158,16 @@ def label(value: object, exact: bool = False) -> str:
     if isinstance(value, list | tuple):
         return "+".join(label(inner, exact) for inner in value) or "none"
     return str(value)
+
+
+def short_label(keys: Mapping[str, Any]) -> str:
+    """Write keys and their values, the keys as short as tells them apart.
+
+    >>> short_label({"method.lr": 0.1, "method.epochs": 5})
+    'lr=0.1,epochs=5'
+    """
+    names = short_names(keys)
+    return label({names[key]: value for key, value in keys.items()})
 
 
 def labels(values: Sequence[Any], where: str) -> list[str]:

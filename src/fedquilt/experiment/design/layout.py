@@ -45,9 +45,12 @@ def read_layout(
     given = [name for each in found.values() for name in each]
     if len(set(given)) < len(given):
         raise SpecError(f"{source}: [experiment]: an axis stands twice in rows and columns: {', '.join(given)}")
+    if several and METRIC_AXIS not in given and "columns" in found:  # several metrics are several columns
+        found["columns"].append(METRIC_AXIS)
+        given.append(METRIC_AXIS)
     left = [name for name in names if name not in given]
     if "rows" in found and "columns" in found and left:
-        raise SpecError(f"{source}: [experiment]: {left[0]} is neither in rows nor in columns")
+        raise SpecError(f"{source}: [experiment]: {left[0]} is neither in rows nor in columns: add it to one of them")
     if "columns" in found:
         return tuple(found.get("rows", left)), tuple(found["columns"])
     if "rows" in found:

@@ -191,7 +191,7 @@ def _label(
     words: Mapping[str, str] = {
         "best": f"{'lowest' if of.replace(' ', '_') in LOWER else 'best'} {of}",
         "last": f"last {of}",
-        "mean_of_last": f"mean of the last {n}",
+        "mean_of_last": f"{of}, mean of the last {n}",
         "at": f"{places[0] if places else ''} {label(at)}",
     }
     if name in COSTS:

@@ -8,7 +8,7 @@ from typing import Any
 from fedquilt.base.errors import SpecError, nearest
 from fedquilt.experiment.design.axes import Axis
 from fedquilt.experiment.design.blueprint import Blueprint
-from fedquilt.experiment.design.keys import flattened, takes
+from fedquilt.experiment.design.keys import RUN_KEYS, flattened, takes
 from fedquilt.experiment.tables import ARRAYS, GIVEN, REGISTRIES
 from fedquilt.experiment.toml import Table
 
@@ -57,6 +57,9 @@ def _require_tuned(blueprint: Blueprint, every: Sequence[Table]) -> None:
 
 def _require_everywhere(axis: Axis, cells: Mapping[tuple[str, ...], Table]) -> None:
     """Refuse a grid over a key that a case does not take: cells would differ in name only."""
+    for key in axis.keys:
+        if all(takes(tables, key) is False for tables in cells.values()):
+            raise SpecError(f"{axis.where}: {_no_case(list(cells.values()), key)}")
     for cell, tables in cells.items():
         for key in axis.keys:
             if takes(tables, key) is False:
@@ -78,6 +81,8 @@ def _function(tables: Mapping[str, Any], key: str) -> str:
 
 def _no_case(cells: Sequence[Mapping[str, Any]], key: str) -> str:
     table, _, name = key.partition(".")
+    if table == "run":
+        return f"[run] has no such key; {nearest(name, RUN_KEYS)}"
     known = (REGISTRIES | ARRAYS)[table]
     named = [str(inner.get("name")) for tables in cells if isinstance(inner := tables.get(table), dict)]
     taken = {each for function in named if function in known for each in known.parameters(function) or ()}

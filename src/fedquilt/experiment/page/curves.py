@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from fedquilt.analysis.curves import History
-from fedquilt.analysis.divergence import divergence
+from fedquilt.analysis.standing import divergence
 from fedquilt.base.text import SHARES
 from fedquilt.experiment.page.figure import HEIGHT, WIDTH, Figure, line_scales, styled, ticks_to
 

@@ -13,8 +13,8 @@ from typing import Any
 import fedquilt
 from fedquilt.experiment.page.figure import Figure, vegalite_version
 from fedquilt.experiment.page.part import Detail, Part
-from fedquilt.experiment.page.shaped import shaped_html
 from fedquilt.experiment.page.table import TextTable
+from fedquilt.experiment.results.shaped import shaped_html
 
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -59,7 +59,7 @@ def page(parts: Sequence[Part], title: str, live: bool = False) -> str:
 
 
 def content(parts: Sequence[Part], title: str) -> tuple[str, dict[str, Any]]:
-    """Return what changes as runs go on: the body of the page, and its figures by their names."""
+    """Return what changes during runs: the body of the page, and its figures by their names."""
     figures: dict[str, Any] = {}
     sections = [f"<h1>{_text(title)}</h1>"] if len(parts) > 1 else []
     for number, part in enumerate(parts, 1):

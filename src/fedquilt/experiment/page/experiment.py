@@ -11,23 +11,22 @@ from pathlib import Path
 
 from fedquilt.base.errors import RunError, SpecError
 from fedquilt.base.text import counted, percent
-from fedquilt.experiment.design.experiment import Experiment, load_experiment
+from fedquilt.experiment.contents import EXPERIMENT
+from fedquilt.experiment.design import experiment as design
+from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.hyper_parameters import figure_of_hyper_parameters
 from fedquilt.experiment.page.model_figures import model_figures
 from fedquilt.experiment.page.part import Detail, Part, RunGroup, detail_of, machine, run_figures
-from fedquilt.experiment.page.shaped import AGREES, agreement
 from fedquilt.experiment.page.skewness import Reached, figure_of_skew
-from fedquilt.experiment.page.source import EXPERIMENT, Reader, Seen
+from fedquilt.experiment.page.source import Reader, Seen
 from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.results.cells import Cell, cells_from
-from fedquilt.experiment.results.csv_table import to_csv
 from fedquilt.experiment.results.figures import FigureData
-from fedquilt.experiment.results.latex import to_latex
-from fedquilt.experiment.results.markdown import to_markdown
 from fedquilt.experiment.results.outcome import Outcome
 from fedquilt.experiment.results.selection import trials_of
+from fedquilt.experiment.results.shaped import AGREES, agreement
 from fedquilt.experiment.results.table import table_of
 from fedquilt.experiment.results.written import ours, unit_of
 
@@ -47,7 +46,7 @@ class Study:
 def read_study(folder: Path, reader: Reader) -> Study:
     """Read the folder of an experiment: its file, and the runs that there are so far."""
     try:
-        experiment = load_experiment(folder / EXPERIMENT)
+        experiment = design.experiment(folder / EXPERIMENT)
     except SpecError as error:
         raise RunError(f"{folder}: the experiment cannot be read: {error}") from None
     outcomes = tuple(reader.outcome(trial, folder) for trial in trials_of(experiment, folder))
@@ -74,7 +73,7 @@ def part_of_experiment(study: Study) -> Part:
     by_folder = {str(run.path): run.found for run in study.runs.values() if run.found is not None}
     asked, missing = model_figures(study.figures, by_folder)
     figures[:0] = asked
-    files = {"results.md": to_markdown(table), "results.csv": to_csv(experiment, cells), "results.tex": to_latex(table)}
+    files = {"results.md": table.to_markdown(), "results.csv": table.to_csv(), "results.tex": table.to_latex()}
     return Part(
         title=experiment.title,
         lead=_lead(study),
@@ -95,7 +94,7 @@ def name_of(experiment: Experiment, cell: Sequence[str]) -> str:
 
     >>> digits = {"run": {"rounds": 3}, "data": {"name": "digits"}, "partition": {"name": "iid", "clients": 10}}
     >>> digits |= {"model": {"name": "softmax_regression"}, "method": {"name": "fed_avg"}}
-    >>> name_of(load_experiment(digits | {"grid": {"method.lr": [0.1, 0.5], "method.epochs": [1, 5]}}), ("0.1", "5"))
+    >>> name_of(design.experiment(digits | {"grid": {"method.lr": [0.1, 0.5], "method.epochs": [1, 5]}}), ("0.1", "5"))
     'lr 0.1, epochs 5'
     """
     axes = experiment.blueprint.axes
@@ -128,8 +127,10 @@ def _lead(study: Study) -> str:
     if known:
         best = (min if metric.lower_is_better else max)(known, key=lambda cell: cell.value or 0.0)
         unit = unit_of(metric).name
+        so_far = " so far" if any(cell.problem is not None for cell in study.cells) else ""
+        ahead = f" is ahead{so_far} with" if len(known) > 1 else f" has{so_far}"
         words.append(
-            f"{metric.label[0].upper()}{metric.label[1:]}: {name_of(study.experiment, best.key)} is ahead with {ours(best)}"
+            f"{metric.label[0].upper()}{metric.label[1:]}: {name_of(study.experiment, best.key)}{ahead} {ours(best)}"
             f"{'%' if unit == '%' else f' {unit}'}."
         )
     compared = [kind for cell in study.cells if (kind := agreement(cell)) is not None]
@@ -167,8 +168,10 @@ def _trials(study: Study) -> TextTable:
                 "–" if known is None else f"{known['seconds']:.1f}",
             )
         )
+    if len(chosen) == len(rows):
+        return TextTable("trials", "Trials", header, tuple(rows)).without("shown")
     caption = "“shown” are the trials behind the cells of the table; the others had tuned values that were not chosen."
-    return TextTable("trials", "Trials", header, tuple(rows), caption if len(chosen) < len(rows) else "")
+    return TextTable("trials", "Trials", header, tuple(rows), caption)
 
 
 def _details(study: Study) -> list[Detail]:

@@ -4,7 +4,7 @@
 
 const WIDEST = 960; // of a chart: wider ones are hard to read when they are printed
 const SMOOTHINGS = [1, 3, 5, 10, 20, 50];
-const chosen = new Map(); // what the reader has chosen, by figure: it stays when runs go on and the page is drawn anew
+const chosen = new Map(); // what the reader has chosen, by figure: it stays when the page is drawn again
 const views = new Map();
 let figures = JSON.parse(document.getElementById("figures").textContent);
 

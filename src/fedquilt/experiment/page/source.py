@@ -13,6 +13,7 @@ from fedquilt.experiment.contents import (
     CHECKPOINTS,
     ENVIRONMENT,
     ERROR,
+    EXPERIMENT,
     FARES,
     METRICS,
     POPULATION,
@@ -28,9 +29,6 @@ from fedquilt.experiment.summary import summarise
 
 READ = (SPEC, METRICS, FARES, POPULATION, ENVIRONMENT, ERROR, CHECKPOINTS)
 """Files whose change makes it necessary to read a run again."""
-
-EXPERIMENT = "experiment.toml"
-"""The file that makes a folder that of an experiment."""
 
 DEEP = 3
 """How many folders below the one that is named runs are looked for."""

@@ -6,7 +6,7 @@ import csv
 import io
 from dataclasses import dataclass
 
-from fedquilt.experiment.results.latex import escaped
+from fedquilt.experiment.results.latex import escaped, with_engine
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,14 @@ class TextTable:
 
     def without_empty(self) -> TextTable:
         """Leave out the columns in which no row has anything."""
-        kept = [place for place in range(len(self.header)) if any(row[place] not in ("–", "") for row in self.rows)]
-        rows = tuple(tuple(row[place] for place in kept) for row in self.rows)
-        return TextTable(self.name, self.title, tuple(self.header[place] for place in kept), rows, self.caption)
+        columns = zip(self.header, *self.rows, strict=True)
+        return self.without(*(name for name, *texts in columns if all(text in ("–", "") for text in texts)))
+
+    def without(self, *names: str) -> TextTable:
+        """Leave out the columns of these names."""
+        kept = [column for column, name in enumerate(self.header) if name not in names]
+        header, *rows = (tuple(row[column] for column in kept) for row in (self.header, *self.rows))
+        return TextTable(self.name, self.title, header, tuple(rows), self.caption)
 
     def markdown(self) -> str:
         """Write the table as Markdown.
@@ -48,18 +53,17 @@ class TextTable:
         columns = "l" + "r" * (len(self.header) - 1)
         body = [" & ".join(map(escaped, row)) + r" \\" for row in self.rows]
         head = " & ".join(map(escaped, self.header)) + r" \\"
-        return "\n".join(
-            [
-                rf"\begin{{tabular}}{{{columns}}}",
-                r"\toprule",
-                head,
-                r"\midrule",
-                *body,
-                r"\bottomrule",
-                r"\end{tabular}",
-                "",
-            ]
-        )
+        lines = [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            head,
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+        return with_engine("\n".join(lines))
 
 
 def _bar(text: str) -> str:

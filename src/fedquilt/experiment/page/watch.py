@@ -1,4 +1,4 @@
-"""Serves the page of a report on this machine alone, and keeps it up to date while runs go on."""
+"""Serves the page of a report on this machine alone, and keeps it up to date during runs."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ class Cell:
       not reached in some repeat: `value` is then what was spent without it.
     - `chosen`: the tuned values that it was found with, and `derived` keys; `at_edge`: those of which the best is the
       smallest or largest that was tried.
-    - `best`, `marked`: whether it is the best of those it is compared with, and whether it is not significantly worse.
+    - `best`, `marked`: whether it is the best of those it is compared with, and whether it is not significantly worse;
+      `p`: of the test against the best.
     - `ratio`: to the metric's baseline cell.
     - `published`, `also_published`: the first published value, and those of other sources.
     - `trials`: whose runs it shows, one a repeat; `problem`: why there is no value, or not a final one.
@@ -45,6 +46,7 @@ class Cell:
     at_edge: tuple[str, ...]
     best: bool
     marked: bool
+    p: float | None
     ratio: float | None
     published: PublishedValue | None
     also_published: tuple[PublishedValue, ...]
@@ -63,7 +65,7 @@ def cells_of(experiment: Experiment, folder: str | Path) -> list[Cell]:
     """Read the runs of an experiment below its folder, and return its cells in the order of the axes.
 
     >>> import tempfile
-    >>> from fedquilt.experiment.design.experiment import load_experiment
+    >>> import fedquilt
     >>> from fedquilt.experiment.run import run
     >>> tables = {
     ...     "run": {"rounds": 2},
@@ -74,12 +76,12 @@ def cells_of(experiment: Experiment, folder: str | Path) -> list[Cell]:
     ...     "engine": {"name": "inline"},
     ...     "grid": {"method.lr": [0.01, 0.5]},
     ... }
-    >>> experiment = load_experiment(tables)
+    >>> experiment = fedquilt.experiment(tables)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = run(experiment.trials[1].spec, out=f"{folder}/{experiment.trials[1].name}")
     ...     slow, fast = cells_of(experiment, folder)
     >>> slow.key, slow.value, slow.problem
-    (('0.01',), None, 'lr=0.01: has not been run')
+    (('0.01',), None, 'has not been run')
     >>> fast.key, 0.5 < fast.value < 1, fast.problem
     (('0.5',), True, None)
     """
@@ -111,7 +113,7 @@ def _cell(
 ) -> Cell:
     theirs = tuple(each for each in experiment.published if each.key == key)
     empty = Cell(
-        key, metric, None, None, (), False, {}, {}, (), False, False, None,
+        key, metric, None, None, (), False, {}, {}, (), False, False, None, None,
         theirs[0] if theirs else None, theirs[1:], (), "was left out with --only",
     )  # fmt: skip
     outcomes = by_cell.get(cell, ())
@@ -152,7 +154,7 @@ def _filled(
         beyond=bool(beyond),
         chosen=choice.tuned,
         derived=choice.outcomes[0].trial.derived if choice.outcomes else {},
-        at_edge=choice.at_edge,
+        at_edge=choice.at_edge if choice.complete else (),  # before that, further values may win
         trials=tuple(outcome.trial for outcome in choice.outcomes),
         problem=_problem(choice, outcomes, found),
     )
@@ -160,10 +162,12 @@ def _filled(
 
 def _problem(choice: Choice, outcomes: Sequence[Outcome], found: Sequence[Measured]) -> str | None:
     """Say why a cell has no value, or what its value lacks."""
+    if all(outcome.state == "not run" for outcome in outcomes):
+        return outcomes[0].problem
     bad = [f"{each.trial.name}: {each.problem}" for each in choice.outcomes if each.state != "finished"]
     if not choice.outcomes:
         bad = [f"{each.trial.name}: {each.problem}" for each in outcomes if each.state != "finished"]
-    bad += [each.problem for each in found if each.problem is not None]
+    bad += dict.fromkeys(each.problem for each in found if each.problem is not None)
     if bad:
         return "; ".join([*bad[:3], *([f"and {len(bad) - 3} more"] if bad[3:] else [])])
     lacking = [outcome for outcome in outcomes if not outcome.ended]
@@ -220,5 +224,11 @@ def _compared(experiment: Experiment, cells: list[Cell]) -> list[Cell]:
         samples = [cells[place].values for place in known]
         found = compare_to_best(samples, rule.test, rule.level, rule.sides, lower)
         for number, place in enumerate(known):
-            cells[place] = replace(cells[place], best=number == found.best, marked=found.not_worse[number])
+            test = found.tests[number]
+            cells[place] = replace(
+                cells[place],
+                best=number == found.best,
+                marked=found.not_worse[number],
+                p=None if test is None else test.p,
+            )
     return cells

@@ -7,7 +7,6 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.results.cells import Cell
 
@@ -33,16 +32,17 @@ def _record(cell: Cell) -> dict[str, Any]:
         "source": None if theirs is None else theirs.source,
         "best": cell.best,
         "not_significantly_worse": cell.marked,
+        "p": cell.p,
         "tuned": label(cell.chosen) if cell.chosen else "",
         "at_edge": " ".join(cell.at_edge),
         "problem": cell.problem or "",
     }
 
 
-def to_csv(experiment: Experiment, cells: Sequence[Cell]) -> str:
+def to_csv(axes: Sequence[str], cells: Sequence[Cell]) -> str:
     """Write the cells, one a line, with all digits; accuracies are shares, and nothing stands where nothing is known."""
     out = io.StringIO()
-    records = records_of(experiment.key_axes, cells)
+    records = records_of(axes, cells)
     writer = csv.DictWriter(out, list(records[0]), lineterminator="\n")
     writer.writeheader()
     for record in records:

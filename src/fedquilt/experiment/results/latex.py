@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from fedquilt.experiment.results.cells import Cell
@@ -13,9 +14,15 @@ from fedquilt.experiment.results.written import difference, ours, published
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"$<$", ">": r"$>$", "|": r"$|$",
+    "[": "{[}", "*": "{*}",  # at the beginning of a line, they would belong to the \\ before it
     "±": r"$\pm$", "×": r"$\times$", "−": r"$-$", "–": "--", "—": "---", "…": r"\dots{}", "∞": r"$\infty$",
-    "≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$", "≈": r"$\approx$", "·": r"$\cdot$", "‖": r"$\|$", "→": r"$\to$",
-    "√": r"$\surd$", "∈": r"$\in$", "²": r"$^2$", "³": r"$^3$", "'": "'", "’": "'", "“": "``", "”": "''", "✓": r"$\surd$",
+    "≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$", "≈": r"$\approx$", "≡": r"$\equiv$", "∼": r"$\sim$", "≪": r"$\ll$",
+    "≫": r"$\gg$", "∝": r"$\propto$", "·": r"$\cdot$", "⋅": r"$\cdot$", "‖": r"$\|$", "→": r"$\to$",
+    "←": r"$\leftarrow$", "√": r"$\surd$", "∈": r"$\in$", "∅": r"$\emptyset$", "∑": r"$\sum$", "∇": r"$\nabla$",
+    "∂": r"$\partial$", "ℓ": r"$\ell$", "′": "$'$", "†": r"$\dagger$", "‡": r"$\ddagger$", "✓": r"$\surd$",
+    "'": "'", "’": "'", "‘": "`", "“": "``", "”": "''",
+    **{each: f"$^{number}$" for number, each in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}, "⁻": "$^-$",
+    **{each: f"$_{number}$" for number, each in enumerate("₀₁₂₃₄₅₆₇₈₉")},
 }  # fmt: skip
 _GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta", "θ": "theta",
@@ -25,18 +32,38 @@ _GREEK = {
 }  # fmt: skip
 
 
+LAST_KNOWN = 0x17F
+"""The last character of Latin Extended-A: of those behind it, pdfLaTeX knows the ones above by their commands only."""
+
+
 def escaped(text: str) -> str:
     r"""Write text so that LaTeX prints it as it is; line breaks become spaces.
 
     >>> print(escaped("B = ∞, η_eff & 50%"))
     B = $\infty$, $\eta$\_eff \& 50\%
     """
-    words = " ".join(text.split())
+    words = unicodedata.normalize("NFC", " ".join(text.split()))
     return "".join(f"$\\{_GREEK[each]}$" if each in _GREEK else _SPECIAL.get(each, each) for each in words)
 
 
 def to_latex(table: ResultTable, label: str = "tab:results") -> str:
     """Write a table in the paper's shape: ours, and beside it what was published and the difference."""
+    return with_engine("\n".join(_lines(table, label)))
+
+
+def with_engine(text: str) -> str:
+    """Say above a table which LaTeX it needs, where pdfLaTeX lacks a character of it.
+
+    >>> print(with_engine("naïve"), with_engine("漢字"), sep="\\n")
+    naïve
+    % for XeLaTeX or LuaLaTeX: pdfLaTeX does not know 字漢
+    漢字
+    """
+    unknown = "".join(sorted({each for each in text if ord(each) > LAST_KNOWN}))
+    return f"% for XeLaTeX or LuaLaTeX: pdfLaTeX does not know {unknown}\n{text}" if unknown else text
+
+
+def _lines(table: ResultTable, label: str) -> list[str]:
     widths = [3 if compares else 1 for compares in table.compares]
     heads = len(table.row_axes)
     lines = [
@@ -61,7 +88,7 @@ def to_latex(table: ResultTable, label: str = "tab:results") -> str:
     lines += [r"\bottomrule", r"\end{tabular}"]
     if table.notes:
         lines += ["", r"\smallskip", rf"{{\footnotesize {escaped(' '.join(table.notes))}\par}}"]
-    return "\n".join([*lines, r"\end{table}", ""])
+    return [*lines, r"\end{table}", ""]
 
 
 def _headings(table: ResultTable, widths: Sequence[int]) -> list[str]:

@@ -12,6 +12,7 @@ from fedquilt.base.text import short
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.fingerprint import SAME_RESULT, differences
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.spec import check_spec
 from fedquilt.experiment.summary import summarise
 
 
@@ -46,15 +47,15 @@ def outcome_of(trial: Trial, folder: Path) -> Outcome:
     try:
         found = run.read()
         about = summarise(run, found)
+        before = check_spec(found.tables, str(run.spec)).resolved()  # with keys that there were not yet when it was run
     except FedquiltError as error:
         return Outcome(trial, run.path, "unusable", nothing, str(error))
     except OSError as error:
         return Outcome(trial, run.path, "unusable", nothing, f"cannot be read: {error.strerror}")
     settings = [
-        {name: table for name, table in each.items() if name != "engine"}
-        for each in (found.tables, trial.spec.resolved())
+        {name: table for name, table in each.items() if name != "engine"} for each in (before, trial.spec.resolved())
     ]
-    for where, old, new in differences(settings[0], settings[1], SAME_RESULT):
+    for where, old, new in differences(settings[0], settings[1], SAME_RESULT, own_defaults=False):
         why = f"holds a run with other settings: {where} is {short(old)} there, {short(new)} in the experiment"
         return Outcome(trial, run.path, "unusable", nothing, why)
     if found.lost:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from fedquilt.experiment.design.metric import METRIC_AXIS
 from fedquilt.experiment.design.scale import FULL
 from fedquilt.experiment.design.tuning import Tuning
 from fedquilt.experiment.results.cells import Cell
-from fedquilt.experiment.results.csv_table import records_of
+from fedquilt.experiment.results.csv_table import records_of, to_csv
 from fedquilt.experiment.results.written import unit_of
 
 AT_EDGE = "The best value is at the edge of those tried"
@@ -44,9 +45,33 @@ class ResultTable:
             import pandas
         except ImportError:
             raise MissingExtraError("to_pandas()", "pandas") from None
-        return pandas.DataFrame(
-            records_of(self.axes, [cell for line in self.cells for cell in line if cell is not None])
-        )
+        return pandas.DataFrame(records_of(self.axes, self._known()))
+
+    def to_csv(self) -> str:
+        """Write the cells as CSV, a line a cell, with all digits."""
+        return to_csv(self.axes, self._known())
+
+    def to_markdown(self) -> str:
+        """Write the table as Markdown, in its rows and columns."""
+        from fedquilt.experiment.results.markdown import to_markdown
+
+        return to_markdown(self)
+
+    def to_latex(self, label: str = "tab:results") -> str:
+        """Write the table as LaTeX, for `booktabs`, in its rows and columns; `label` is for references to it."""
+        from fedquilt.experiment.results.latex import to_latex
+
+        return to_latex(self, label)
+
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook."""
+        from fedquilt.experiment.results.shaped import shaped_html
+
+        notes = "".join(f"<br>{html.escape(note)}" for note in self.notes)
+        return f"<b>{html.escape(self.title)}</b>{shaped_html(self)}<small>{notes.removeprefix('<br>')}</small>"
+
+    def _known(self) -> list[Cell]:
+        return [cell for line in self.cells for cell in line if cell is not None]
 
 
 def heading(axis: str, case: str) -> str:
@@ -65,7 +90,7 @@ def heading(axis: str, case: str) -> str:
 def table_of(experiment: Experiment, cells: Sequence[Cell]) -> ResultTable:
     """Put an experiment's cells into its rows and columns.
 
-    >>> from fedquilt.experiment.design.experiment import load_experiment
+    >>> import fedquilt
     >>> from fedquilt.experiment.results.cells import cells_from
     >>> digits = {
     ...     "run": {"rounds": 3},
@@ -74,7 +99,7 @@ def table_of(experiment: Experiment, cells: Sequence[Cell]) -> ResultTable:
     ...     "model": {"name": "softmax_regression"},
     ...     "method": {"name": "fed_avg"},
     ... }
-    >>> experiment = load_experiment(digits | {"grid": {"method.lr": [0.1, 0.5], "method.epochs": [1, 5, 10]}})
+    >>> experiment = fedquilt.experiment(digits | {"grid": {"method.lr": [0.1, 0.5], "method.epochs": [1, 5, 10]}})
     >>> table = table_of(experiment, cells_from(experiment, []))
     >>> table.row_axes, table.rows, table.column_axes, table.columns
     (('lr',), (('0.1',), ('0.5',)), ('epochs',), (('1',), ('5',), ('10',)))
@@ -121,9 +146,10 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
     notes = []
     if METRIC_AXIS in experiment.key_axes:
         units = dict.fromkeys(unit_of(metric).name for metric in experiment.metrics)
-        notes.append(f"In {' and '.join(units)}.")
+        notes.append(f"In {', '.join(units)}.")
     else:
-        notes.append(f"Each cell: {experiment.metric.label}, in {unit_of(experiment.metric).name}.")
+        best = ", that of the round which is the best on the test set" if experiment.metric.name == "best" else ""
+        notes.append(f"Each cell: {experiment.metric.label}, in {unit_of(experiment.metric).name}{best}.")
     repeats = experiment.blueprint.repeats
     if repeats > 1:
         keys = " and ".join(experiment.blueprint.repeat)

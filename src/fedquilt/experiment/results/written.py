@@ -9,7 +9,9 @@ from fedquilt.experiment.design.metric import CellMetric
 from fedquilt.experiment.design.published import PublishedValue
 from fedquilt.experiment.results.cells import Cell
 
-_SHARES = frozenset({*SHARES, "per_client_accuracy", "per_client_accuracy_worst_tenth", "conflict_rate"})
+_SHARES = frozenset(
+    {*SHARES, "validation_accuracy", "per_client_accuracy", "per_client_accuracy_worst_tenth", "conflict_rate"}
+)
 MISSING = "–"
 
 
@@ -21,15 +23,17 @@ class Unit:
     digits: int
     name: str
 
-    def number(self, value: float, sign: bool = False) -> str:
-        """Write a number; a real minus where it has a sign.
+    def number(self, value: float, sign: bool = False, beside: float | None = None) -> str:
+        """Write a number; a real minus where it has a sign, and as many digits as the number that it stands `beside`.
 
         >>> Unit(100, 2, "%").number(0.8429), Unit(1, 1, "rounds").number(-1474.25, sign=True)
         ('84.29', '−1,474.2')
+        >>> Unit(1, 1, "rounds").number(0.053), Unit(1, 1, "rounds").number(0.053, beside=1.9)
+        ('0.05300', '0.1')
         """
-        scaled = self.factor * value
-        digits = self.digits if abs(scaled) >= 10**-self.digits or not scaled else self.digits + 4
-        return f"{scaled:{'+' if sign else ''},.{digits}f}".replace("-", "−")
+        leading = abs(self.factor * (value if beside is None else beside))
+        digits = self.digits if leading >= 10**-self.digits or not leading else self.digits + 4
+        return f"{self.factor * value:{'+' if sign else ''},.{digits}f}".replace("-", "−")
 
 
 def unit_of(metric: CellMetric) -> Unit:
@@ -52,7 +56,7 @@ def ours(cell: Cell) -> str:
     unit = unit_of(cell.metric)
     if cell.beyond:
         return f"> {unit.factor * cell.value:,.10g}"
-    spread = f" ± {unit.number(cell.std)}" if cell.std is not None else ""
+    spread = f" ± {unit.number(cell.std, beside=cell.value)}" if cell.std is not None else ""
     ratio = f" ({cell.ratio:,.1f}×)" if cell.ratio is not None else ""
     return f"{unit.number(cell.value)}{spread}{ratio}"
 

@@ -66,7 +66,7 @@ class Board:
         self.change(number, state="running")
 
     def heard(self, event: Begun | Advanced) -> None:
-        """Note what a trial has told."""
+        """Note what a trial has reported."""
         row, number, now = self.rows[event.number], event.number, time.monotonic()
         if isinstance(event, Begun):
             self._from[number] = event.round, now

@@ -62,7 +62,7 @@ def check(
 ) -> Estimate:
     """Say what `sweep` would do; without `measure`, without short trials, and so without time and memory.
 
-    >>> from fedquilt.experiment.design.experiment import load_experiment
+    >>> import fedquilt
     >>> tables = {
     ...     "run": {"rounds": 20},
     ...     "data": {"name": "digits"},
@@ -71,7 +71,7 @@ def check(
     ...     "method": {"name": "fed_avg"},
     ...     "grid": {"method.lr": [0.1, 0.5]},
     ... }
-    >>> found = check(load_experiment(tables), measure=False)
+    >>> found = check(fedquilt.experiment(tables), measure=False)
     >>> found.trials, found.rounds, found.seconds
     (2, 40, None)
     """

@@ -1,4 +1,4 @@
-"""Conducts a sweep: starts trials as others end, notes what they tell, and ends cleanly on Ctrl-C."""
+"""Conducts a sweep: starts trials as others end, notes what they report, and ends cleanly on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def conduct(
 
     They run on this machine, or in another `place`.
 
-    On Ctrl-C trials save what is done, and the same call goes on from there; a further Ctrl-C does not wait for that.
+    On Ctrl-C trials save what is done, and the same call continues from there; a further Ctrl-C does not wait for that.
     """
     with interrupts.taken(signal.SIGINT), ExitStack() as stack:
         interrupts.hold()
@@ -107,7 +107,7 @@ class _Conductor:
                 self._hear()
                 out_of_time = self._until is not None and time.monotonic() >= self._until
         except KeyboardInterrupt:
-            interrupts.hold()
+            interrupts.caught()
             interrupted = True
         left = bool(self._waiting or self._running)
         self._stop_all()
@@ -162,7 +162,8 @@ class _Conductor:
         spec = self._jobs.fitted(trial.spec, number in self._apart)
         home = None if spec.folder is None else str(spec.folder)
         folder = (self._folder / trial.name).absolute()
-        return Order(number, trial.name, spec.to_toml(), spec.source, home, str(folder), importing_refused())
+        source = spec.source.removesuffix(f" ({trial.name})")  # the trial is named where its errors are shown
+        return Order(number, trial.name, spec.to_toml(), source, home, str(folder), importing_refused())
 
     def _hear(self) -> None:
         for event in self._place.wait(TICK):
@@ -236,7 +237,7 @@ class _Conductor:
             try:
                 self._hear()
             except KeyboardInterrupt:
-                interrupts.hold()
+                interrupts.caught()
                 for number in self._running:
                     self._place.stop(number, at_once=True)
 

@@ -18,6 +18,7 @@ from fedquilt.base.cores import cores
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import engines
 from fedquilt.experiment.spec import Spec, SpecTable
+from fedquilt.experiment.tables import DEFAULT_ENGINE
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,10 @@ class Jobs:
         if part.arguments.get("workers", 1) is not None:  # the spec says it, or the engine has none
             return spec
         engine = replace(part, arguments=part.arguments | {"workers": self.workers})
-        if self.workers == 1 and part.name == "processes" and not apart and spec.options.client_seconds is None:
+        here = self.workers == 1 and not apart and spec.options.client_seconds is None
+        if here and part.name == DEFAULT_ENGINE:
+            engine = replace(engine, arguments=engine.arguments | {"inline": True})
+        if here and part.name == "processes":
             kept = {key: part.arguments[key] for key in ("compute", "precision", "device")}
             engine = SpecTable("inline", engines["inline"], kept)
         return replace(spec, parts=spec.parts | {"engine": engine})

@@ -49,7 +49,7 @@ class Searched:
     """A `Source` whose trials a search proposes."""
 
     def __init__(self, experiment: Experiment, search: Search, folder: Path) -> None:
-        """Go on with the search that the folder holds, or begin one."""
+        """Continue the search that the folder holds, or begin one."""
         self._experiment, self._folder = experiment, folder
         self._metric = objective(experiment.metric)
         self._split = "test" if experiment.tuning is None else experiment.tuning.by

@@ -12,7 +12,7 @@ from fedquilt.experiment.build import build
 from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.fingerprint import SAME_RESULT, differences, fingerprint
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.run import spec_of
+from fedquilt.experiment.run import keeping_engine, spec_of
 from fedquilt.experiment.spec import Spec
 from fedquilt.experiment.summary import summarise
 from fedquilt.experiment.toml import Table
@@ -29,7 +29,7 @@ class TrialStanding:
     - "nothing": no run.
     - "finished" or "diverged": this trial; `accuracy` and `loss` are its best.
     - "unfinished": this trial, interrupted or failed.
-    - "shorter": this trial, up to a round after which it would go on now.
+    - "shorter": this trial, up to a round after which it would continue now.
     - "other": a run of other settings, code or data; `why` says what differs.
     - "unknown": this trial, if what only a look at the data or the code can tell is as it was.
     """
@@ -51,7 +51,8 @@ def standing(path: Path, spec: Spec, thorough: bool) -> TrialStanding:
     if not folder.spec.exists():
         return TrialStanding("nothing")
     found = folder.read()
-    before, now = _settings(spec_of(folder, found)), _settings(spec)
+    had = spec_of(folder, found)
+    before, now = _settings(had), _settings(keeping_engine(spec, had))
     undecided = now["engine"].get("compute") == "auto" != before["engine"].get("compute")
     if undecided and thorough:
         federation, engine = build(spec)
@@ -75,7 +76,7 @@ def standing(path: Path, spec: Spec, thorough: bool) -> TrialStanding:
 
 
 def _ends_elsewhere(found: Contents, spec: Spec) -> TrialStanding:
-    """Say whether a run can go on from where it is, or has gone past where it would have ended."""
+    """Say whether a run can continue from where it is, or has gone past where it would have ended."""
     options, reached = spec.options, Standing()
     for record in found.history.records[:-1]:
         reached = reached.after(record)

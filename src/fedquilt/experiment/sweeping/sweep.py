@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from typing import Any
 
 from fedquilt.base.errors import RunError
 from fedquilt.experiment.checkpoint import write_whole
-from fedquilt.experiment.contents import SPEC
-from fedquilt.experiment.design.experiment import Experiment, load_experiment
+from fedquilt.experiment.contents import EXPERIMENT, SPEC
+from fedquilt.experiment.design import experiment as design
+from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.results.cells import Cell, cells_of
+from fedquilt.experiment.results.figures import figures_of
 from fedquilt.experiment.results.table import ResultTable, table_of
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.sweeping.board import TrialProgress
@@ -23,15 +26,12 @@ from fedquilt.experiment.sweeping.display import SweepWatcher
 from fedquilt.experiment.sweeping.places import Place
 from fedquilt.experiment.sweeping.sources import source_of
 
-EXPERIMENT = "experiment.toml"
-"""The resolved experiment file, beside the folders of its trials."""
-
 
 @dataclass(frozen=True)
 class SweepResult:
     """An experiment whose trials were run, or as many of them as time was for.
 
-    `trials` says how each ended; `interrupted` and `out_of_time` why some did not. The same sweep again goes on with those.
+    `trials` says how each ended; `interrupted` and `out_of_time` why some did not. The same sweep again continues them.
     """
 
     experiment: Experiment
@@ -49,6 +49,10 @@ class SweepResult:
     def table(self) -> ResultTable:
         """The experiment's table, in rows and columns."""
         return table_of(self.experiment, self.cells)
+
+    def _repr_html_(self) -> str:
+        """Show its table in a notebook, and where its runs are."""
+        return f"{self.table._repr_html_()}<br><small>{html.escape(repr(self))}</small>"
 
     def __repr__(self) -> str:
         """Say how it went, not all that is in it."""
@@ -72,9 +76,9 @@ def sweep(
     """Run every trial of an experiment (a file, or its tables) that is not finished.
 
     Trials run several at once, each in a process of its own: `jobs` of them, or one per core. What a trial says is in
-    `log.txt` of its folder. A trial that fails or diverges is marked, and the others go on; a trial that is finished is not
-    run again unless what decides its result has changed. After an interruption, of whatever kind, or once `budget_seconds`
-    have passed, the same call goes on. `sets` and `unsets` change the experiment as for `run`, `scale` is one of its
+    `log.txt` of its folder. A trial that fails or diverges is marked, and the others continue; a finished one is not run
+    again unless what decides its result has changed. After an interruption, of whatever kind, or once `budget_seconds`
+    have passed, the same call continues. `sets` and `unsets` change the experiment as for `run`, `scale` is one of its
     scales, and `only` leaves the trials of these cases. `place` is where trials run, if not on this machine.
 
     >>> import tempfile
@@ -92,7 +96,7 @@ def sweep(
     [('lr=0.1', 'finished'), ('lr=0.5', 'finished')]
     """
     if not isinstance(experiment, Experiment):
-        experiment = load_experiment(experiment, sets, unsets, scale, only)
+        experiment = design.experiment(experiment, sets, unsets, scale, only)
     folder = Path(out) if out is not None else sweep_folder(experiment)
     if (folder / SPEC).exists():
         raise RunError(f"{folder}: holds a single run; choose another folder for the trials with --out")
@@ -100,6 +104,8 @@ def sweep(
         with storing(folder):
             write_whole(folder / EXPERIMENT, experiment.to_toml().encode())
         done = conduct(source_of(experiment, folder), folder, jobs, watcher, budget_seconds, place)
+        if not (done.interrupted or done.out_of_time):
+            figures_of(experiment, folder)  # while the code that they need is imported: a report imports none
     return SweepResult(experiment, folder, done.rows, done.interrupted, done.out_of_time)
 
 

@@ -27,7 +27,7 @@ from fedquilt.experiment.environment import environment
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.imports import no_import
 from fedquilt.experiment.progress import Lines
-from fedquilt.experiment.run import Run, resume, run
+from fedquilt.experiment.run import Run, keeping_engine, read_spec, resume, run
 from fedquilt.experiment.spec import Spec, check_spec
 from fedquilt.experiment.sweeping.places import Advanced, Begun, Ended, Order, State, TrialEvent, written
 from fedquilt.experiment.sweeping.standing import standing
@@ -45,7 +45,7 @@ def perform(order: Order, pipe: int) -> None:
         with interrupts.allowed():
             how = _performed(order, pipe)
     except KeyboardInterrupt:
-        interrupts.hold()
+        interrupts.caught()
         how = "interrupted"
     interrupts.ignore(*interrupts.SIGNALS)
     _tell(pipe, Ended(order.number, how, _memory()), last=True)
@@ -71,7 +71,7 @@ def _performed(order: Order, pipe: int) -> State:
             ended = _run(folder, spec, found.kind, _Teller(order, pipe))
         return "interrupted" if ended.result.interrupted else "diverged" if ended.result.diverged else "finished"
     except Exception as error:
-        interrupts.hold()
+        interrupts.caught()
         with _logged(folder.path):
             known = isinstance(error, FedquiltError)
             print(f"error: {error}" if known else "".join(traceback.format_exception(error)))
@@ -82,6 +82,7 @@ def _performed(order: Order, pipe: int) -> State:
 def _run(folder: RunFolder, spec: Spec, kind: str, watcher: _Teller) -> Run:
     if kind in ("shorter", "unfinished"):
         # It may end elsewhere now, and be trained by other workers; nothing else differs.
+        spec = keeping_engine(spec, read_spec(folder))
         with folder.locked():
             folder.begin(spec.to_toml(), environment())
         return resume(folder.path, watcher=watcher)

@@ -1,1 +1,0 @@
-"""Losses for an algorithm's `loss` part: one file each, registered by name."""

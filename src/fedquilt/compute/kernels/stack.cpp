@@ -1,0 +1,353 @@
+// Local training of stacks of linear layers, in one thread: all steps of some clients, from their start to their end.
+//
+// Between a client's first and last step, weights lie in blocks of columns (outputs), row (input) after row, so that every
+// product runs along registers. The gradient of weights is never written: it is summed in registers, and W takes the step,
+// W -= lr dY'X, as soon as the sum is there. With momentum, weight decay, a pull to the start or a given direction, the sum
+// begins with those.
+//
+// A client's sums run over its own examples in their own order: who else is trained in the same call changes nothing.
+
+#include "lanes.h"
+
+#include <cmath>
+#include <vector>
+
+namespace {
+
+constexpr int64_t ROWS = V == 16 ? 12 : 6;   // examples whose sums, two registers each, stay in registers
+constexpr int64_t INPUTS = V == 16 ? 8 : 4;  // inputs whose weights, two registers each, stay in registers
+constexpr int64_t WIDE = 2 * V;
+
+enum Activation : int64_t { NONE, RELU, COSINE };
+
+struct Layer {
+  int64_t inputs, outputs, weight, bias;  // where weight and bias begin in a client's vector; -1: it has no bias
+  Activation activation;
+  float scale;
+  int64_t padded, rows, offsets;  // outputs in whole registers; where both begin in the blocks
+};
+
+// How a direction becomes a step; `start` and `given` lie in blocks, or are null.
+struct Rule {
+  float lr, momentum, decay, pull;
+  const float *start, *given;
+  bool plain() const { return !momentum && !decay && !pull && !given; }
+};
+
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+inline Lanes get(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
+inline void put(float* to, Lanes lanes) { *reinterpret_cast<Unaligned*>(to) = lanes; }
+
+#if defined(__has_builtin) && defined(__AVX512F__)
+#if __has_builtin(__builtin_shufflevector)
+#define SHUFFLES
+#endif
+#endif
+
+// The sum of a register's floats, by halves.
+inline float sum(Lanes lanes) {
+#ifdef SHUFFLES
+  lanes += __builtin_shufflevector(lanes, lanes, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  lanes += __builtin_shufflevector(lanes, lanes, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+  lanes += __builtin_shufflevector(lanes, lanes, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+  lanes += __builtin_shufflevector(lanes, lanes, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+  return lanes[0];
+#else
+  float each[V];
+  std::memcpy(each, &lanes, sizeof each);
+  for (int64_t half = V / 2; half; half /= 2)
+    for (int64_t l = 0; l < half; l++) each[l] += each[l + half];
+  return each[0];
+#endif
+}
+
+// The sine and the cosine, to two units in the last place of 1.
+inline void sine_and_cosine(Lanes x, Lanes& sine, Lanes& cosine) {
+  const Lanes magic = all(12582912.0f), shifted = x * 0.636619772f + magic, n = shifted - magic;
+  const Lanes r = ((x - n * 1.5703125f) - n * 4.837512969970703125e-4f) - n * 7.549789948768648e-8f, s = r * r;
+  const Lanes odd = r + r * s * ((-1.9515295891e-4f * s + 8.3321608736e-3f) * s - 1.6666654611e-1f);
+  const Lanes even =
+      1.0f - 0.5f * s + s * s * ((2.443315711809948e-5f * s - 1.388731625493765e-3f) * s + 4.166664568298827e-2f);
+  const Bits quarter = (Bits)shifted;
+  const Bits swapped = (quarter & 1) != 0, down = (quarter & 2) != 0, left = ((quarter + 1) & 2) != 0;
+  const Lanes first = swapped ? even : odd, second = swapped ? odd : even;
+  sine = down ? -first : first;
+  cosine = left ? -second : second;
+  const Bits near = (x < all(8192.0f)) & (x > all(-8192.0f));
+  int64_t each[V / 2], together = -1;
+  std::memcpy(each, &near, sizeof each);
+  for (int64_t l = 0; l < V / 2; l++) together &= each[l];
+  if (together == -1) return;
+  for (int64_t l = 0; l < V; l++)  // also what is no number
+    if (!near[l]) sine[l] = std::sin(x[l]), cosine[l] = std::cos(x[l]);
+}
+
+// Between a client's vector, rows of weights one output each, and blocks.
+template <typename Move>
+void each_weight(const Layer& layer, Move move) {
+  for (int64_t j = 0; j < layer.outputs; j += WIDE) {
+    const int64_t wide = least(layer.padded - j, WIDE), count = least(layer.outputs - j, WIDE);
+    for (int64_t q = 0; q < layer.inputs; q += 16)
+      for (int64_t l = 0; l < count; l++)
+        for (int64_t p = q; p < least(layer.inputs, q + 16); p++)
+          move(layer.weight + (j + l) * layer.inputs + p, layer.rows + j * layer.inputs + p * wide + l);
+  }
+  if (layer.bias >= 0)
+    for (int64_t j = 0; j < layer.outputs; j++) move(layer.bias + j, layer.offsets + j);
+}
+
+void pack(const std::vector<Layer>& layers, const float* vector, float* blocks) {
+  for (const Layer& layer : layers)
+    each_weight(layer, [&](int64_t there, int64_t here) { blocks[here] = vector[there]; });
+}
+
+void unpack(const std::vector<Layer>& layers, const float* blocks, float* vector) {
+  for (const Layer& layer : layers)
+    each_weight(layer, [&](int64_t there, int64_t here) { vector[there] = blocks[here]; });
+}
+
+// R rows of X times a block of C registers of weights.
+template <int64_t R, int64_t C>
+void products(const float* x, int64_t inputs, const float* block, const float* offsets, float* out, int64_t width) {
+  Lanes sums[R][C];
+  for (int64_t r = 0; r < R; r++)
+    for (int64_t c = 0; c < C; c++) sums[r][c] = get(offsets + c * V);
+  for (int64_t p = 0; p < inputs; p++, block += C * V) {
+    Lanes b[C];
+    for (int64_t c = 0; c < C; c++) b[c] = get(block + c * V);
+#pragma GCC unroll 12
+    for (int64_t r = 0; r < R; r++) {
+      const float each = x[r * inputs + p];
+#pragma GCC unroll 2
+      for (int64_t c = 0; c < C; c++) sums[r][c] += each * b[c];
+    }
+  }
+  for (int64_t r = 0; r < R; r++)
+    for (int64_t c = 0; c < C; c++) put(out + r * width + c * V, sums[r][c]);
+}
+
+template <int64_t R, int64_t C>
+void some_products(int64_t rows, const float* x, int64_t inputs, const float* block, const float* offsets, float* out,
+                   int64_t width) {
+  if (rows == R) return products<R, C>(x, inputs, block, offsets, out, width);
+  if constexpr (R > 1) some_products<R - 1, C>(rows, x, inputs, block, offsets, out, width);
+}
+
+void forward(const Layer& layer, const float* x, int64_t m, const float* blocks, float* out) {
+  const float *weights = blocks + layer.rows, *offsets = blocks + layer.offsets;
+  for (int64_t i = 0; i < m; i += ROWS) {
+    const int64_t rows = least(m - i, ROWS);
+    for (int64_t j = 0; j < layer.padded; j += WIDE) {
+      const float *a = x + i * layer.inputs, *block = weights + j * layer.inputs;
+      float* to = out + i * layer.padded + j;
+      if (layer.padded - j >= WIDE) some_products<ROWS, 2>(rows, a, layer.inputs, block, offsets + j, to, layer.padded);
+      else some_products<ROWS, 1>(rows, a, layer.inputs, block, offsets + j, to, layer.padded);
+    }
+  }
+}
+
+// The direction of P inputs' weights, C registers each, and the step along it. `d` is of the outputs.
+template <int64_t P, int64_t C>
+void directions(const float* x, int64_t inputs, const float* d, int64_t width, int64_t m, float* w, float* velocity,
+                const float* start, const float* given, const Rule& rule, bool plain) {
+  Lanes sums[P][C];
+  for (int64_t p = 0; p < P; p++)
+    for (int64_t c = 0; c < C; c++) {
+      sums[p][c] = Lanes{};
+      if (plain) continue;
+      const int64_t at = (p * C + c) * V;
+      const Lanes now = get(w + at);
+      if (given) sums[p][c] = get(given + at);
+      if (rule.decay) sums[p][c] += rule.decay * now;
+      if (rule.pull) sums[p][c] += rule.pull * (now - get(start + at));
+      if (velocity) sums[p][c] += rule.momentum * get(velocity + at);
+    }
+  for (int64_t i = 0; i < m; i++) {
+    Lanes b[C];
+    for (int64_t c = 0; c < C; c++) b[c] = get(d + i * width + c * V);
+#pragma GCC unroll 8
+    for (int64_t p = 0; p < P; p++) {
+      const float each = x[i * inputs + p];
+#pragma GCC unroll 2
+      for (int64_t c = 0; c < C; c++) sums[p][c] += each * b[c];
+    }
+  }
+  for (int64_t p = 0; p < P; p++)
+    for (int64_t c = 0; c < C; c++) {
+      const int64_t at = (p * C + c) * V;
+      if (velocity) put(velocity + at, sums[p][c]);
+      put(w + at, get(w + at) - rule.lr * sums[p][c]);
+    }
+}
+
+template <int64_t P, int64_t C>
+void some_directions(int64_t count, const float* x, int64_t inputs, const float* d, int64_t width, int64_t m, float* w,
+                     float* velocity, const float* start, const float* given, const Rule& rule, bool plain) {
+  if (count == P) return directions<P, C>(x, inputs, d, width, m, w, velocity, start, given, rule, plain);
+  if constexpr (P > 1) some_directions<P - 1, C>(count, x, inputs, d, width, m, w, velocity, start, given, rule, plain);
+}
+
+// Takes the step of a layer's weights, or of its bias, whose one input is 1.
+void step(int64_t inputs, int64_t padded, const float* x, const float* d, int64_t m, int64_t first, float* blocks,
+          float* velocities, const Rule& rule) {
+  const bool plain = rule.plain();
+  for (int64_t j = 0; j < padded; j += WIDE) {
+    const int64_t wide = least(padded - j, WIDE);
+    for (int64_t p = 0; p < inputs; p += INPUTS) {
+      const int64_t count = least(inputs - p, INPUTS), at = first + j * inputs + p * wide;
+      float* velocity = velocities ? velocities + at : nullptr;
+      const float *start = rule.start ? rule.start + at : nullptr, *given = rule.given ? rule.given + at : nullptr;
+      if (wide == WIDE)
+        some_directions<INPUTS, 2>(count, x + p, inputs, d + j, padded, m, blocks + at, velocity, start, given, rule, plain);
+      else
+        some_directions<INPUTS, 1>(count, x + p, inputs, d + j, padded, m, blocks + at, velocity, start, given, rule, plain);
+    }
+  }
+}
+
+// The gradient of a layer's inputs: dX = dY W', in rows of `width`.
+void backward(const Layer& layer, const float* d, int64_t m, const float* blocks, float* d_x, int64_t width) {
+  const float* weights = blocks + layer.rows;
+  for (int64_t p = 0; p < layer.inputs; p++)
+    for (int64_t i = 0; i < m; i += 4) {
+      const int64_t rows = least(m - i, 4);
+      Lanes sums[4] = {};
+      for (int64_t j = 0; j < layer.padded; j += V) {
+        const int64_t block = j / WIDE * WIDE, wide = least(layer.padded - block, WIDE);
+        const Lanes w = get(weights + block * layer.inputs + p * wide + (j - block));
+        for (int64_t r = 0; r < rows; r++) sums[r] += w * get(d + (i + r) * layer.padded + j);
+      }
+      for (int64_t r = 0; r < rows; r++) d_x[(i + r) * width + p] = sum(sums[r]);
+    }
+}
+
+// Turns scores into the gradient of the mean cross-entropy; returns that mean. `weights` are null if all are 1.
+float cross_entropy(float* scores, const int64_t* rows, const int64_t* y, const float* weights, int64_t m, int64_t classes,
+                    int64_t padded, bool normalise) {
+  float total = 0, loss = 0;
+  for (int64_t i = 0; i < m; i++) total += weights && normalise ? weights[rows[i]] : 1.0f;
+  if (!(total > 0)) total = 1.0f;
+  for (int64_t i = 0; i < m; i++) {
+    float *row = scores + i * padded, most = row[0], all_of_them = 0;
+    for (int64_t j = 1; j < classes; j++) most = row[j] > most ? row[j] : most;
+    const float right = row[y[rows[i]]] - most, weight = weights ? weights[rows[i]] : 1.0f;
+    for (int64_t j = 0; j < padded; j += V) {
+      const Lanes e = exponential(get(row + j) - most);
+      put(row + j, e);
+      const int64_t count = least(classes - j, V);
+      for (int64_t l = count; l < V; l++) row[j + l] = 0;
+      all_of_them += sum(get(row + j));
+    }
+    loss += weight * (std::log(all_of_them) - right);
+    const float share = weight / total;
+    for (int64_t j = 0; j < padded; j += V) put(row + j, get(row + j) / all_of_them * share);
+    row[y[rows[i]]] -= share;
+  }
+  return loss / total;
+}
+
+}  // namespace
+
+extern "C" {
+
+// `about` has five numbers per layer: inputs, outputs, where its weight and its bias begin in a vector (-1: no bias), and its
+// activation. `vectors` (clients, size) are the clients' models, which are trained; `speeds`, for momentum, and `given`,
+// what is added to their gradients, are as large, or null. `x` (rows, inputs) and `y` are examples, `weights` null or one for each. `order`
+// are the rows of all batches of all clients, one after the other; `cuts` where each batch ends in a client's, `steps` how
+// many each client has. `losses` are the mean losses of the clients' examples. Returns 0, or 1 if memory is short.
+int stack_train(const int64_t* about, const float* scales, int64_t depth, float* vectors, int64_t clients, int64_t size,
+                float* speeds, const float* start, const float* given, const float* x, const int64_t* y, const float* weights,
+                const int64_t* order, const int64_t* cuts, const int64_t* steps, double* losses, int64_t most, float lr,
+                float momentum, float decay, float pull, int64_t normalise) {
+  try {
+    std::vector<Layer> layers;
+    int64_t total = 0, widest = 0;
+    for (int64_t n = 0; n < depth; n++, about += 5) {
+      Layer layer = {about[0], about[1], about[2], about[3], Activation(about[4]), scales[n], 0, 0, 0};
+      layer.padded = (layer.outputs + V - 1) / V * V;
+      layer.rows = total, layer.offsets = total + layer.padded * layer.inputs;
+      total = layer.offsets + layer.padded;
+      widest = layer.padded > widest ? layer.padded : widest;
+      layers.push_back(layer);
+    }
+    std::vector<float> blocks(total), velocities(momentum ? total : 0), starts(pull ? total : 0), givens(given ? total : 0);
+    std::vector<float> batch(most * layers[0].inputs), ones(most, 1.0f), d(most * widest), d_x(most * widest);
+    // What every layer returns; inner ones without padding, for they are the inputs of the next.
+    std::vector<std::vector<float>> outs, slopes(depth);
+    for (const Layer& layer : layers) outs.emplace_back(most * layer.padded);
+    for (int64_t n = 0; n < depth; n++)
+      if (layers[n].activation == COSINE) slopes[n].resize(most * layers[n].padded);
+    std::vector<std::vector<float>> inner(depth);
+    for (int64_t n = 0; n + 1 < depth; n++) inner[n].resize(most * layers[n].outputs);
+    if (pull) pack(layers, start, starts.data());
+    Rule rule = {lr, momentum, decay, pull, pull ? starts.data() : nullptr, given ? givens.data() : nullptr};
+    const int64_t inputs = layers[0].inputs;
+    for (int64_t client = 0; client < clients; client++) {
+      pack(layers, vectors + client * size, blocks.data());
+      if (given) pack(layers, given + client * size, givens.data());
+      if (momentum) pack(layers, speeds + client * size, velocities.data());
+      double seen = 0, lost = 0;
+      int64_t first = 0;
+      for (int64_t number = 0; number < steps[client]; number++) {
+        const int64_t m = cuts[number] - first, *rows = order + first;
+        for (int64_t i = 0; i < m; i++) std::memcpy(&batch[i * inputs], x + rows[i] * inputs, 4 * inputs);
+        const float* in = batch.data();
+        for (int64_t n = 0; n < depth; n++) {
+          const Layer& layer = layers[n];
+          float* out = outs[n].data();
+          forward(layer, in, m, blocks.data(), out);
+          for (int64_t at = 0; at < m * layer.padded && layer.activation != NONE; at += V) {
+            const Lanes z = get(out + at);
+            if (layer.activation == RELU) {
+              put(out + at, z < all(0.0f) ? all(0.0f) : z);
+            } else {
+              Lanes sine, cosine;
+              sine_and_cosine(z, sine, cosine);
+              put(out + at, layer.scale * cosine), put(&slopes[n][at], -layer.scale * sine);
+            }
+          }
+          if (n + 1 < depth)
+            for (int64_t i = 0; i < m; i++)
+              std::memcpy(&inner[n][i * layer.outputs], out + i * layer.padded, 4 * layer.outputs);
+          in = inner[n].data();
+        }
+        const Layer& last = layers[depth - 1];
+        float* scores = outs[depth - 1].data();
+        const float loss = cross_entropy(scores, rows, y, weights, m, last.outputs, last.padded, normalise);
+        seen += m, lost += double(loss) * m;
+        float* of_outputs = scores;
+        for (int64_t n = depth - 1; n >= 0; n--) {
+          const Layer& layer = layers[n];
+          const float* from = n ? inner[n - 1].data() : batch.data();
+          if (n) {
+            const Layer& below = layers[n - 1];
+            for (int64_t i = 0; i < m; i++)
+              for (int64_t l = below.outputs; l < below.padded; l++) d_x[i * below.padded + l] = 0;
+            backward(layer, of_outputs, m, blocks.data(), d_x.data(), below.padded);
+            const float *out = outs[n - 1].data(), *slope = slopes[n - 1].data();
+            for (int64_t at = 0; at < m * below.padded && below.activation != NONE; at += V) {
+              const Lanes each = get(&d_x[at]);
+              const Lanes zero = all(0.0f);
+              put(&d_x[at], below.activation == COSINE ? each * get(slope + at) : (get(out + at) > zero ? each : zero));
+            }
+          }
+          float* moving = momentum ? velocities.data() : nullptr;
+          step(layer.inputs, layer.padded, from, of_outputs, m, layer.rows, blocks.data(), moving, rule);
+          if (layer.bias >= 0) step(1, layer.padded, ones.data(), of_outputs, m, layer.offsets, blocks.data(), moving, rule);
+          d.swap(d_x);
+          of_outputs = d.data();
+        }
+        first = cuts[number];
+      }
+      unpack(layers, blocks.data(), vectors + client * size);
+      if (momentum) unpack(layers, velocities.data(), speeds + client * size);
+      losses[client] = seen ? lost / seen : 0.0;
+      order += first, cuts += steps[client];
+    }
+  } catch (const std::bad_alloc&) {
+    return 1;
+  }
+  return 0;
+}
+}

@@ -1,0 +1,136 @@
+"""What clients keep from round to round stays at their site; the server holds a digest in its place.
+
+In simulation the run's state holds a control variate or a personal model for every client. Here it holds 32 bytes: the
+SHA-256 of what the site has written down. The server sends them back with the client's next task, so that a run that goes
+on from an earlier round, after a crash, goes on with what the client had then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.base.errors import FedquiltError
+from fedquilt.compute.layout import State
+from fedquilt.compute.tensors import from_bytes, to_bytes
+
+KEPT = "kept at the site"
+"""The one entry of the state that the server holds for a client."""
+
+SIZE = 32
+VERSIONS = 50
+"""Of what a client keeps, so many versions are kept at its site: as many rounds can be gone back."""
+
+
+class Shelf(Protocol):
+    """Where a site keeps what its clients keep."""
+
+    def read(self, digest: str) -> bytes | None:
+        """Return what has this digest, if it is there."""
+
+    def write(self, digest: str, content: bytes) -> None:
+        """Keep something; earlier versions may be removed."""
+
+
+@dataclass
+class InMemory:
+    """A shelf that goes with the process."""
+
+    held: dict[str, bytes] = field(default_factory=dict)
+
+    def read(self, digest: str) -> bytes | None:
+        """Return what has this digest."""
+        return self.held.get(digest)
+
+    def write(self, digest: str, content: bytes) -> None:
+        """Keep something."""
+        self.held[digest] = content
+
+
+@dataclass(frozen=True)
+class InFolder:
+    """A shelf in a folder, which nobody else can read; the newest versions are kept."""
+
+    path: Path
+    versions: int = VERSIONS
+
+    def read(self, digest: str) -> bytes | None:
+        """Return what has this digest, if it is there and whole."""
+        file = self.path / digest
+        content = file.read_bytes() if file.exists() else None
+        return content if content is not None and hashlib.sha256(content).hexdigest() == digest else None
+
+    def write(self, digest: str, content: bytes) -> None:
+        """Write something whole, or not at all, and remove the oldest versions."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = self.path / f"{digest}.{os.getpid()}.part"
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.path / digest)
+        files = sorted(self.path.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+        for old in files[: -self.versions]:
+            old.unlink(missing_ok=True)
+
+
+def put_down(state: State | None, shelf: Shelf) -> State | None:
+    """Keep what a client keeps, and return what the server is told of it.
+
+    >>> shelf = InMemory()
+    >>> told = put_down({"momentum": torch.ones(2)}, shelf)
+    >>> told[KEPT].shape, pick_up(told, shelf)
+    (torch.Size([32]), {'momentum': tensor([1., 1.])})
+    """
+    if not state:
+        return None
+    content = to_bytes(state)
+    digest = hashlib.sha256(content).digest()
+    shelf.write(digest.hex(), content)
+    return {KEPT: torch.frombuffer(bytearray(digest), dtype=torch.uint8)}
+
+
+def pick_up(told: State | None, shelf: Shelf) -> State | None:
+    """Return what a client keeps, from what the server was told of it."""
+    if not told:
+        return None
+    digest = told.get(KEPT)
+    if (
+        told.keys() != {KEPT}
+        or not isinstance(digest, Tensor)
+        or digest.shape != (SIZE,)
+        or digest.dtype != torch.uint8
+    ):
+        raise MissingError("was sent a client state of another form")
+    content = shelf.read(bytes(digest.tolist()).hex())
+    if content is None:
+        raise MissingError("does not have what the client kept from its last round; its folder of states was changed")
+    return from_bytes(content)
+
+
+class MissingError(FedquiltError):
+    """What a client keeps is not at its site."""
+
+
+def require_kept_apart(algorithm: Algorithm) -> None:
+    """Refuse a method whose server works on what clients keep, or that sends nothing and yet trains clients' models."""
+    if not algorithm.course.sends:
+        raise FedquiltError(
+            f"{algorithm.name} sends nothing, and is there to compare with: its clients would send their models here. "
+            "Run it in simulation"
+        )
+    if algorithm.course.round is None:
+        return
+    for exchange in algorithm.exchanges:
+        if exchange.remembers and exchange.regroup is not None:
+            raise FedquiltError(
+                f"{algorithm.name} makes new groups of clients, for which {exchange.name} asks what each of them keeps: "
+                "in a real federation that stays at the sites. Use one of the two"
+            )

@@ -1,0 +1,180 @@
+"""Blocks of clients trained by the kernel for stacks of linear layers, all their steps in one call.
+
+Every client is trained as if it were alone: how many are trained at once, and who, changes no bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedquilt.algorithm.algorithm import Algorithm
+from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.parts.losses import cross_entropy
+from fedquilt.algorithm.parts.plain_descent import PlainDescent, plain_descent
+from fedquilt.base.types import Indices
+from fedquilt.compute.device import CPU, Placement
+from fedquilt.compute.kernels.stack import Descent, Examples, Stack, rows_of, stack_of, train_stack
+from fedquilt.compute.layout import ModelState, Tensors
+from fedquilt.compute.replica import Replica
+from fedquilt.data.data import Data, Split
+from fedquilt.round.block import BlockResult
+from fedquilt.round.loader import BatchLoader
+
+AT_ONCE = 2**15
+"""Examples made ready at a time, about: a bound on memory. It changes no bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class FusedProgram:
+    """Trains blocks of clients of a model and method that `unfusable` has nothing against."""
+
+    replica: Replica
+    algorithm: Algorithm
+    block: int
+    compiled: bool = True
+
+    @cached_property
+    def _stack(self) -> Stack:
+        found = stack_of(self.replica.module)
+        assert found is not None
+        return found
+
+    @cached_property
+    def _descent(self) -> PlainDescent:
+        found = plain_descent(self.algorithm.local)
+        assert found is not None
+        return found
+
+    def train_locally(
+        self, contexts: Sequence[Context], datas: Sequence[ClientData], givens: Sequence[dict[str, Tensors]]
+    ) -> BlockResult:
+        """Train a block of clients that start from the same model."""
+        algorithm, plain = self.algorithm, self._descent
+        loaders = [BatchLoader.of(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
+        start = contexts[0].start
+        vectors = start.vector.repeat(len(contexts), 1)
+        velocities = torch.zeros_like(vectors) if plain.momentum else None
+        given = torch.stack([self._given(each) for each in givens]) if plain.given else None
+        rate = float(np.float32(algorithm.local.rates[0](contexts[0].round)))
+        descent = Descent(rate, plain.momentum, plain.decay, plain.pull)
+        offsets = {entry.name: entry.offset for entry in self.replica.layout.parameters}
+        lost, seen = np.zeros(len(loaders)), np.zeros(len(loaders))
+        for clients, examples in self._examples(loaders):
+            of_clients = (None if each is None else each[clients] for each in (vectors, velocities, given))
+            trained, moving, added = of_clients
+            assert trained is not None
+            losses = train_stack(
+                self._stack, offsets, trained, moving, start.vector, added, examples, descent, algorithm.loss.normalise
+            )
+            counts = np.add.reduceat(examples.sizes, examples.firsts)
+            lost[clients] += losses * counts
+            seen[clients] += counts
+        empty, whole = torch.zeros(len(loaders), 0), torch.zeros(len(loaders), 0, dtype=torch.int64)
+        steps = [len(loader.batches.cuts) - 1 for loader in loaders]
+        examples_seen = [len(loader.batches.order) for loader in loaders]
+        return BlockResult(ModelState(vectors, empty, whole), {}, (lost / seen).tolist(), steps, examples_seen)
+
+    def _given(self, given: dict[str, Tensors]) -> Tensor:
+        """Add up what exchanges give a client, as one vector."""
+        entries = self.replica.layout.parameters
+        every = [torch.cat([given[name][e.name].reshape(-1) for e in entries]) for name in self._descent.given]
+        return torch.stack(every).sum(dim=0)
+
+    def _examples(self, loaders: Sequence[BatchLoader]) -> Iterator[tuple[slice, Examples]]:
+        """Make examples ready, those of several small clients at a time, or of some steps of a large one."""
+        one = loaders[0].data.data
+        most = one.at_once or AT_ONCE
+        first = 0
+        while first < len(loaders):
+            last, rows = first + 1, len(loaders[first].data)
+            if one.augment is not None or rows > most:
+                yield from ((slice(first, last), each) for each in self._in_order(loaders[first], most))
+                first = last
+                continue
+            while last < len(loaders) and rows + len(loaders[last].data) <= most:
+                rows += len(loaders[last].data)
+                last += 1
+            yield slice(first, last), self._gathered(loaders[first:last])
+            first = last
+
+    def _gathered(self, loaders: Sequence[BatchLoader]) -> Examples:
+        """Make each of some clients' examples ready once; batches find theirs by number."""
+        one = loaders[0].data
+        rows = torch.from_numpy(rows_of([loader.data.rows for loader in loaders]))
+        x, y = one.data.batch(one.split, rows)
+        starts = np.cumsum([0, *(len(loader.data) for loader in loaders)]).tolist()
+        if any(loader.data.relabel is not None for loader in loaders):
+            y = y.clone()
+            for loader, begin in zip(loaders, starts, strict=False):
+                if loader.data.relabel is not None:
+                    mine = y[begin : begin + len(loader.data)]
+                    mine.copy_(loader.data.relabel(mine.clone(), one.data.classes))
+        weights = None
+        if loaders[0].weights is not None:
+            lengths = [len(loader.data) for loader in loaders]
+            parts = zip((loader.weights for loader in loaders), torch.split(y, lengths), strict=True)
+            weights = torch.cat([of_class[classes] for of_class, classes in parts if of_class is not None])
+        order = rows_of([loader.batches.order + begin for loader, begin in zip(loaders, starts, strict=False)])
+        ends = rows_of([loader.batches.cuts[1:] for loader in loaders])
+        steps = np.asarray([len(loader.batches.cuts) - 1 for loader in loaders], dtype=np.int64)
+        return self._fit(x, y, weights, order, ends, steps)
+
+    def _in_order(self, loader: BatchLoader, most: int) -> Iterator[Examples]:
+        """Make a client's batches ready in their order, some at a time, as they are augmented."""
+        batches = list[tuple[Tensor, ...]]()
+        for batch in loader:
+            batches.append((batch.x, batch.y) if batch.weights is None else (batch.x, batch.y, batch.weights))
+            if sum(len(made[1]) for made in batches) >= most:
+                yield self._joined(batches)
+                batches = []
+        if batches:
+            yield self._joined(batches)
+
+    def _joined(self, batches: Sequence[tuple[Tensor, ...]]) -> Examples:
+        x, y, *weights = (torch.cat(parts) for parts in zip(*batches, strict=True))
+        ends = np.cumsum([len(made[1]) for made in batches], dtype=np.int64)
+        order = np.arange(len(y), dtype=np.int64)
+        return self._fit(x, y, weights[0] if weights else None, order, ends, np.asarray([len(batches)], dtype=np.int64))
+
+    def _fit(
+        self, x: Tensor, y: Tensor, weights: Tensor | None, order: Indices, ends: Indices, steps: Indices
+    ) -> Examples:
+        x = x.flatten(1) if self._stack.flattens else x
+        weights = None if weights is None else weights.float().contiguous()
+        return Examples(x.contiguous(), y.contiguous(), weights, order, ends, steps)
+
+
+def unfusable(module: nn.Module, algorithm: Algorithm, data: Data, split: Split, placement: Placement) -> str | None:
+    """Say why a model or method cannot be trained by the kernel for stacks of linear layers, if it cannot.
+
+    >>> from fedquilt import arrays, fed_avg
+    >>> data = arrays(np.zeros((4, 2), "float32"), [0, 1, 0, 1], np.zeros((2, 2), "float32"), [0, 1])
+    >>> unfusable(nn.Linear(2, 2), fed_avg(), data, data.test, CPU) is None
+    True
+    >>> unfusable(nn.LSTM(2, 2), fed_avg(), data, data.test, CPU)
+    'the model is not a stack of linear layers with ReLU or cosine features between them'
+    """
+    stack, loss = stack_of(module), cross_entropy()
+    if placement != CPU:
+        return f"the kernel computes in float32 on the CPU, not on {placement.device} in {placement.precision}"
+    if stack is None:
+        return "the model is not a stack of linear layers with ReLU or cosine features between them"
+    if not stack.flattens and split.x.dim() != 2:
+        return "the model's first layer takes examples of another shape"
+    if (algorithm.loss.each, algorithm.loss.mean) != (loss.each, loss.mean):
+        return "the loss is not cross-entropy"
+    if split.y.dim() != 1 or split.y.is_floating_point():
+        return "targets are not one class per example"
+    if algorithm.penalties:
+        return f"{algorithm.name} adds a penalty to the loss"
+    if algorithm.course.until is not None:
+        return f"{algorithm.name} stops each client when it has converged"
+    if plain_descent(algorithm.local) is None:
+        return f"the local steps of {algorithm.name} are more than gradient descent"
+    return None

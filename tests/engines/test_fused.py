@@ -1,0 +1,214 @@
+"""Local training by the kernel for stacks of linear layers: as one by one but for the last bits, and alike in any block."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import every_method
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedquilt
+from fedquilt.algorithm.parts.sampling import Steps
+from fedquilt.compute.kernels.build import trouble
+from fedquilt.compute.kernels.stack import KERNEL, stack_of
+from fedquilt.engines.execution import Execution
+from fedquilt.models import random_fourier
+from fedquilt.round.federation import Federation
+
+pytestmark = pytest.mark.skipif(trouble(KERNEL) is not None, reason=f"nothing can be compiled here: {trouble(KERNEL)}")
+
+RANKS = {"krum", "median", "trimmed_mean", "fl_hc", "sign_agreement", "geometric_median"}
+"""These decide by rank or threshold: a last bit can decide otherwise, so that they are compared after one round."""
+
+PAIRS = [(name, n) for name, n in every_method.PAIRS if "layer" not in every_method.VARIANTS[name][n]]
+"""Every method, with every argument but the names of another model's layers."""
+
+TAKEN = {
+    "fed_avg", "fed_avg_m", "fed_sgd", "fed_prox", "scaffold", "fed_dyn", "fed_ir", "fed_vc", "fed_adam", "fed_yogi",
+    "fed_adagrad", "fed_nova", "sign_agreement", "krum", "median", "trimmed_mean", "dropout", "corrupt", "stragglers",
+}  # fmt: skip
+"""Methods whose local steps the kernel takes, with their arguments' defaults; others may too."""
+
+
+@pytest.fixture
+def fourier():
+    torch.manual_seed(0)
+    return random_fourier(inputs=8, features=20, classes=3, sigma=0.3)
+
+
+@pytest.fixture
+def perceptron():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(8, 37),
+        nn.ReLU(),
+        nn.Sequential(nn.Linear(37, 5, bias=False), nn.ReLU(), nn.Linear(5, 3)),
+    )
+
+
+def train(name, variant, blobs, held, module, engine, rounds, **options):
+    given = {} if variant is None else every_method.VARIANTS[name][variant]
+    options["simulate"] = every_method.simulated(name, **given)
+    return fedquilt.train(module, blobs, held, every_method.made(name, **given), rounds, engine=engine, **options)
+
+
+def apart(one, other):
+    pairs = zip(one.run.groups, other.run.groups, strict=True)
+    return max(float((a.state.model.vector - b.state.model.vector).abs().max()) for a, b in pairs)
+
+
+@pytest.mark.filterwarnings("ignore:.*left out of round:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:krum:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:the run has .* rounds?, but its method has no effect:RuntimeWarning")
+@pytest.mark.parametrize(("name", "variant"), PAIRS)
+def test_every_method_is_the_reference_but_for_the_last_bits(name, variant, blobs, unbalanced, fourier, recwarn):
+    """With every argument: weights, momentum, decay, batches of one and of all. What it cannot take is trained eagerly."""
+    rounds = 1 if name in RANKS else 2
+    fused, plain = (
+        train(name, variant, blobs, unbalanced, fourier, engine, rounds)
+        for engine in (fedquilt.inline(compute="fused"), fedquilt.inline())
+    )
+    assert apart(fused, plain) < 3e-6
+    method = every_method.made(name, **every_method.VARIANTS[name][variant])
+    federation = Federation.of(fourier, blobs, unbalanced, method, 0)
+    why = Execution().unfusable(federation)
+    said = [str(each.message) for each in recwarn.list if 'compute = "fused"' in str(each.message)]
+    assert said == ([] if why is None else [f'compute = "fused": training runs eagerly: {why}'])
+    if why is not None:
+        assert fused.digest == plain.digest
+
+
+@pytest.mark.parametrize("name", sorted(TAKEN))
+def test_methods_that_it_takes(name, blobs, unbalanced, fourier):
+    federation = Federation.of(fourier, blobs, unbalanced, every_method.made(name), 0)
+    assert Execution().unfusable(federation) is None
+
+
+@pytest.mark.parametrize("batch", [1, 7, 13, float("inf")])
+@pytest.mark.parametrize("inputs", [1, 8])
+def test_one_step_agrees_to_1e_6(batch, inputs, blobs, unbalanced, perceptron):
+    """Layers of widths that fill no register, batches of more rows than a register has, ReLU, one layer alone."""
+    data = fedquilt.arrays(
+        blobs.train.x[:, :inputs].numpy(), blobs.train.y.numpy(), blobs.test.x[:, :inputs].numpy(), blobs.test.y.numpy()
+    )
+    base = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=batch, momentum=0.5, weight_decay=0.01)
+    one_step = replace(base, sample=Steps(1, batch)) if batch != float("inf") else base
+    modules = [nn.Linear(inputs, 3, bias=False), nn.Sequential(nn.Linear(inputs, 3))]
+    for module in modules + ([perceptron] if inputs == 8 else []):
+        plain, fused = (
+            fedquilt.train(module, data, unbalanced, one_step, rounds=1, engine=engine).state.vector
+            for engine in (fedquilt.inline(), fedquilt.inline(compute="fused"))
+        )
+        assert (plain - fused).abs().max() < 1e-6
+
+
+def test_loss_and_counts_are_those_of_the_reference(blobs, unbalanced, fourier):
+    plain, fused = (
+        fedquilt.train(fourier, blobs, unbalanced, fedquilt.fed_avg(fraction=1.0, epochs=2, batch=8), 2, engine=engine)
+        for engine in (fedquilt.inline(), fedquilt.inline(compute="fused"))
+    )
+    told = ("steps", "examples", "clients", "bytes_up", "bytes_down", "applied")
+    assert [[record[key] for key in told] for record in fused.history] == [
+        [record[key] for key in told] for record in plain.history
+    ]
+    federation = Federation.of(fourier, blobs, unbalanced, fedquilt.fed_avg(fraction=1.0, epochs=2, batch=8), 1)
+    site, state = federation.site, federation.start().groups[0].state
+    (block,) = site.run_block(Execution(6, "fused").program(federation), state, 1, range(6), range(6), [None] * 6)
+    for client, loss in zip(block.clients, block.losses, strict=True):
+        assert loss == pytest.approx(site.run_client(state, 1, client, client, None).loss, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["fed_avg", "scaffold", "fed_ir"])
+def test_neither_blocks_nor_workers_nor_their_start_matter(name, blobs, unbalanced, fourier, monkeypatch):
+    def digest(engine):
+        return train(name, None, blobs, unbalanced, fourier, engine, 2).digest
+
+    engines = [fedquilt.inline(compute="fused"), fedquilt.processes(2, compute="fused")]
+    engines += [fedquilt.vectorised(block, workers, compute="fused") for block, workers in ((2, 1), (3, 2), (6, 2))]
+    digests = {digest(engine) for engine in engines}
+    if name == "fed_avg":
+        digests.add(digest(fedquilt.vectorised(3, 1, start="spawn", compute="fused")))
+    monkeypatch.setattr(
+        "fedquilt.round.fused.AT_ONCE", 20
+    )  # some clients' examples are made ready some steps at a time
+    digests.add(digest(fedquilt.inline(compute="fused", block=6)))
+    assert len(digests) == 1
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(blobs, unbalanced, fourier, tmp_path):
+    """Also in other blocks, which change nothing."""
+
+    def go(rounds, out, engine):
+        return train("scaffold", None, blobs, unbalanced, fourier, engine, rounds, out=tmp_path / out)
+
+    go(2, "stopped", fedquilt.vectorised(2, 1, compute="fused"))
+    whole = go(4, "whole", fedquilt.inline(compute="fused"))
+    assert go(4, "stopped", fedquilt.vectorised(5, 2, compute="auto")).digest == whole.digest
+
+
+def test_augmented_examples_are_those_of_the_reference(blobs, unbalanced, fourier):
+    def shaken(x, rng):
+        return x + torch.from_numpy(rng.normal(size=x.shape).astype(np.float32))
+
+    data = replace(blobs, augment=shaken)
+    plain, fused = (
+        fedquilt.train(fourier, data, unbalanced, fedquilt.fed_avg(fraction=1.0, momentum=0.5), 2, engine=engine)
+        for engine in (fedquilt.inline(), fedquilt.inline(compute="fused", block=4))
+    )
+    assert apart(plain, fused) < 3e-6
+
+
+def test_cosines_of_large_numbers_are_right(blobs, unbalanced):
+    x = np.array([[1e-3], [3.0], [-700.0], [8000.0], [1e5], [-3e7]] * 40, dtype=np.float32)
+    data = fedquilt.arrays(x, np.arange(240) % 3, x[:6], [0, 1, 2, 0, 1, 2])
+    module = random_fourier(inputs=1, features=3, classes=3)
+    module.phases.requires_grad_(False)
+    assert stack_of(module) is None  # not all of it is trained
+    module.phases.requires_grad_(True)
+    method = fedquilt.fed_avg(lr=1e-9, fraction=1.0, batch=float("inf"))
+    plain, fused = (
+        fedquilt.train(module, data, unbalanced, method, 1, engine=engine).state.vector
+        for engine in (fedquilt.inline(), fedquilt.inline(compute="fused"))
+    )
+    assert (plain - fused).abs().max() < 1e-6
+
+
+def test_a_clients_impossible_label_is_its_own_fault(blobs, unbalanced, fourier):
+    """The kernel would write outside of its memory."""
+
+    def wrong(labels, classes):
+        return labels + classes
+
+    federation = Federation.of(fourier, blobs, unbalanced, fedquilt.fed_avg(fraction=1.0), 1)
+    program = Execution(3, "fused").program(federation)
+    site, state = federation.site, federation.start().groups[0].state
+    datas = [replace(site._data_of(client), relabel=wrong if client == 1 else None) for client in range(3)]
+    contexts = [site.context(state, 1, client, client, None) for client in range(3)]
+    with pytest.raises(ValueError, match="class 4 is out of range: the model has scores for 3 classes"):
+        program.train_locally(contexts, datas, [{}])
+
+
+def test_what_is_no_stack():
+    tied = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    tied[2].weight = tied[0].weight
+    hooked = nn.Linear(2, 2)
+    hooked.register_forward_hook(lambda *_: None)
+
+    class Own(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    none = [
+        tied,
+        hooked,
+        Own(2, 2),
+        nn.Sequential(nn.ReLU(), nn.Linear(2, 2)),
+        nn.Sequential(nn.Linear(2, 2), nn.ReLU()),
+    ]
+    none += [nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5), nn.Linear(2, 2)), nn.Bilinear(2, 2, 2)]
+    none += [nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)), nn.Sequential(nn.Flatten(0), nn.Linear(2, 2))]
+    assert [stack_of(module) for module in none] == [None] * len(none)

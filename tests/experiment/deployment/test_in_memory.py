@@ -1,0 +1,193 @@
+"""A federation's folder at work without a network: what its ServerApp and ClientApps do, on Flower's Grid in memory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.app import Message
+from memory_grid import MemoryGrid, served
+
+import fedquilt
+from fedquilt.base.errors import RunError, SpecError
+from fedquilt.experiment.deployment.apps import SITES, checked, conducted, host_of
+from fedquilt.experiment.deployment.folder import DeploymentFolder
+from fedquilt.experiment.deployment.template import write_folder
+from fedquilt.experiment.deployment.ticket import Ticket
+from fedquilt.experiment.export import export
+from fedquilt.experiment.summary import quiet_summary
+
+NAMES = ["bern", "oslo"]
+
+
+@pytest.fixture
+def clinics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeploymentFolder:
+    monkeypatch.setattr("fedquilt.experiment.deployment.apps.WAIT", 3.0)
+    folder = DeploymentFolder(tmp_path / "clinics")
+    write_folder(folder, NAMES)
+    change(folder, "rounds = 5", "rounds = 2")
+    change(folder, 'name = "mnist_2nn"', 'name = "softmax_regression"')
+    change(folder, "least = 1", "poll = 0.01")
+    return folder
+
+
+def change(folder: DeploymentFolder, before: str, after: str, file: str = "federation.toml") -> None:
+    path = folder.path / file
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+
+
+def grid_of(folder: DeploymentFolder, changed: Callable[[DeploymentFolder], None] = lambda site: None) -> MemoryGrid:
+    """Give every site a copy of the folder, on its own machine; that of oslo is changed."""
+    spec = folder.load()
+    sites = {}
+    for client, member in enumerate(spec.sites):
+        copy = DeploymentFolder(folder.path.parent / f"at-{member.name}")
+        shutil.rmtree(copy.path, ignore_errors=True)
+        shutil.copytree(folder.path, copy.path, ignore=shutil.ignore_patterns("runs", "state"))
+        if member.name == "oslo":
+            changed(copy)
+        sites[client] = served(host_of(copy, member.name))
+    return MemoryGrid(list(spec.sites), sites)
+
+
+def run(folder: DeploymentFolder, grid: MemoryGrid, rounds: int | None = None, name: str = "first") -> Any:
+    return conducted(grid, folder, name, rounds, Ticket(folder, "abc"))
+
+
+def test_a_deployed_run_is_a_run_like_any_other(clinics: DeploymentFolder, tmp_path: Path) -> None:
+    """Its digest is the simulation's; show, resume and export work on its folder."""
+    simulated = fedquilt.run(clinics.path, out=tmp_path / "simulated")
+    grid = grid_of(clinics)
+    ended = run(clinics, grid)
+    assert ended.result.digest == simulated.result.digest
+    path = clinics.run("first")
+    assert quiet_summary(path)["state"] == "finished"
+    assert quiet_summary(path)["round"] == 2
+    assert [site["name"] for site in json.loads((path / SITES).read_text())] == NAMES
+    assert export(path, tmp_path / "model.safetensors")
+    longer = run(clinics, grid, rounds=4)
+    assert len(longer.result.history) == 4
+    assert longer.result.digest == fedquilt.resume(simulated.folder, rounds=4).result.digest
+    with pytest.raises(RunError, match="is a run of real sites"):
+        fedquilt.resume(path)
+
+
+def test_a_run_that_was_killed_goes_on_with_the_same_bits(clinics: DeploymentFolder, tmp_path: Path) -> None:
+    """SCAFFOLD, whose clients keep their variates at their sites: what they kept in the round before is found again."""
+    change(clinics, "[engine]", '[[wrap]]\nname = "scaffold"\n\n[engine]')
+    change(clinics, "rounds = 2", "rounds = 4")
+    simulated = fedquilt.run(clinics.path, out=tmp_path / "simulated")
+    grid = grid_of(clinics)
+
+    class Killed(BaseException): ...
+
+    def kill(message: Message, reply: Message) -> Any:
+        if message.metadata.group_id == "3":
+            raise Killed  # after the sites have trained, and kept what is newer than the last checkpoint
+        return [(0.0, reply)]
+
+    grid.on_the_way = kill
+    with pytest.raises(Killed):
+        run(clinics, grid)
+    assert quiet_summary(clinics.run("first"))["round"] == 2
+    grid.on_the_way = lambda message, reply: [(0.0, reply)]
+    assert run(clinics, grid).result.digest == simulated.result.digest
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("lr = 0.1", "lr = 0.2", r"site oslo has another spec: \[method\] lr is 0.2 there, and 0.1 at the server"),
+        ("seed = 1", "seed = 2", r"site oslo has another spec: \[run\] seed"),
+        ('name = "bern"', 'name = "Bern"', "site oslo failed"),
+        ('name = "oslo"', 'name = "rome"', "site oslo was started as site oslo, which is not in its spec"),
+    ],
+)
+def test_a_site_with_another_spec_is_refused_by_name(
+    before: str, after: str, words: str, clinics: DeploymentFolder
+) -> None:
+    grid = grid_of(clinics, lambda site: change(site, before, after))
+    with pytest.raises(RunError, match=words) as raised:
+        run(clinics, grid)
+    assert "bern" not in str(raised.value).replace("Bern", "")
+    rows = checked(grid, clinics)
+    assert rows[0]["examples"] > 0
+    assert rows[0]["unlike"] == []
+    assert "refused" in rows[1]
+
+
+def test_a_site_whose_data_fail_says_so_without_details(clinics: DeploymentFolder) -> None:
+    grid = grid_of(clinics, lambda site: change(site, "data:load", "data:nothing"))
+    with pytest.raises(RunError, match=r"site oslo failed \(SpecError\); the site's log says why") as raised:
+        run(clinics, grid)
+    assert "nothing" not in str(raised.value), "an exception's text stays at the site"
+
+
+def test_sites_that_are_not_there_are_named(clinics: DeploymentFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedquilt.experiment.deployment.apps.WAIT", 0.3)
+    grid = grid_of(clinics)
+    grid.offline = {0}
+    with pytest.raises(RunError, match="site bern is not there: its SuperNode is not connected"):
+        run(clinics, grid)
+    assert not clinics.run("first").exists() or not (clinics.run("first") / "spec.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("seed = 1\n", "seed = 1\ntrain_loss = true\n", "train_loss: is not possible with real sites"),
+        ("seed = 1\n", "seed = 1\ndiagnose = true\n", "diagnose: is not possible with real sites"),
+        ("seed = 1\n", "seed = 1\nvalidation = 0.1\n", "validation: is not possible with real sites"),
+        ('name = "fed_avg"', 'name = "local_only"', "sends nothing, and is there to compare with"),
+    ],
+)
+def test_what_needs_all_data_in_one_place_is_refused_with_the_reason(
+    before: str, after: str, words: str, clinics: DeploymentFolder
+) -> None:
+    change(clinics, before, after)
+    if "local_only" in after:
+        change(clinics, "fraction = 1.0            # all sites, in every round\n", "")
+    with pytest.raises(SpecError, match=words):
+        run(clinics, grid_of(clinics))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (
+            'name = "data:load"        # the function `load` in data.py',
+            'name = "digits"',
+            "needs a function of your own",
+        ),
+        ('name = "natural"', 'name = "iid"\nclients = 3', 'every site is a client: write "natural"'),
+        ('name = "oslo"', 'name = "bern"', "bern is there already"),
+        ("ecdsa-sha2-nistp384 AAAA", "ecdsa-sha2-nistp384 BBBB", "must be the site's public key"),
+        ('[engine]\nname = "flower"', '[engine]\nname = "inline"', 'real sites are run by "flower"'),
+        ("[engine]", '[[simulate]]\nname = "dropout"\nprobability = 0.1\n\n[engine]', "are not simulated"),
+    ],
+)
+def test_a_spec_with_sites_is_checked(before: str, after: str, words: str, clinics: DeploymentFolder) -> None:
+    if "inline" in after:
+        change(clinics, "over_select = 0.0 ", "# ")
+        change(clinics, "poll = 0.01", "#")
+    change(clinics, before, after)
+    with pytest.raises(SpecError, match=words):
+        clinics.load()
+
+
+@pytest.mark.parametrize("source", ["digits", "code"])
+def test_templates_run(source: Any, tmp_path: Path) -> None:
+    folder = DeploymentFolder(tmp_path / source)
+    write_folder(folder, NAMES, source)
+    ended = fedquilt.run(folder.path, ["run.rounds=1", "model.name=softmax_regression"], out=tmp_path / "run")
+    assert ended.result.history.records[0]["applied"]
+    assert (folder.key("bern").stat().st_mode & 0o777, folder.keys.stat().st_mode & 0o777) == (0o600, 0o700)

@@ -1,0 +1,110 @@
+"""The files in experiments/: all can be read, and what stands in the READMEs is what the kept metrics give."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedquilt as fq
+from fedquilt.experiment.design.experiment import experiment
+from fedquilt.experiment.results.cells import cells_from, cells_of
+
+ROOT = Path(__file__).parents[1]
+EXPERIMENTS = ROOT / "experiments"
+FILES = sorted(EXPERIMENTS.glob("*/*.toml"))
+PAPERS = {
+    "mcmahan-2017": {"table": 4, "figure": 10},
+    "hsu-2019": {"figure": 6},
+    "hsu-2020": {"table": 5, "figure": 10},
+    "wei-2022": {"table": 3},
+    "ozdayi-2020": {"table": 5},
+}
+
+
+@pytest.fixture
+def tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+
+
+def tables_of(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def test_every_table_and_figure_has_a_file() -> None:
+    wanted = [
+        EXPERIMENTS / paper / f"{kind}-{number}.toml"
+        for paper, kinds in PAPERS.items()
+        for kind, count in kinds.items()
+        for number in range(1, count + 1)
+    ]
+    assert [path for path in [*wanted, EXPERIMENTS / "wei-2022" / "figure-2.toml"] if not path.exists()] == []
+
+
+@pytest.mark.parametrize("paper", sorted({path.parent.name for path in FILES}))
+def test_files_can_be_read_at_every_scale(paper: str) -> None:
+    for path in sorted((EXPERIMENTS / paper).glob("*.toml")):
+        tables = tables_of(path)
+        for scale in ("full", *tables.get("scale", {})):
+            repeats = tables.get("scale", {}).get(scale, {}).get("repeat", {}) or tables.get("repeat", {})
+            # Thousands of trials differ in their seeds alone; a test of significance needs two.
+            count = 2 if "significance" in tables else 1
+            few = [f"repeat.{key}={values[:count]}" for key, values in repeats.items() if len(values) > count]
+            read = experiment(path, few, scale=scale)
+            assert read.trials, f"{path} {scale}"
+
+
+def test_readmes_are_what_the_kept_metrics_give(tools: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    import results
+
+    monkeypatch.setattr(sys, "argv", ["results.py", "--check"])
+    assert results.main() == 0, "run python tools/results.py --write"
+
+
+def test_kept_metrics_give_the_cells_of_the_runs(tools: None, tmp_path: Path) -> None:
+    import kept
+
+    tables = {
+        "run": {"rounds": 4, "eval_every": 2},
+        "data": {"name": "digits"},
+        "partition": {"name": "shards", "clients": 10},
+        "model": {"name": "softmax_regression"},
+        "method": {"name": "fed_avg", "fraction": 0.5},
+        "engine": {"name": "inline"},
+        "grid": {"method.epochs": [1, 2]},
+        "tune": {"by": "test", "method.lr": [0.01, 0.3]},
+        "metric": [{"name": "at", "batches": 60}, {"name": "rounds_to", "target": 0.3}, {"name": "bytes"}],
+    }
+    read = experiment(tables)
+    for trial in read.trials:
+        fq.run(trial.spec, out=tmp_path / "sweep" / trial.name)
+    path = tmp_path / "kept.jsonl"
+    path.write_text("".join(kept.kept_lines(read, tmp_path / "sweep")), encoding="utf-8")
+    kept_cells = cells_from(read, kept.read_kept(read, path))
+    assert [(cell.key, cell.value, cell.chosen) for cell in kept_cells] == [
+        (cell.key, pytest.approx(cell.value, rel=1e-7), cell.chosen) for cell in cells_of(read, tmp_path / "sweep")
+    ]
+    digests = [json.loads(line)["model"] for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(set(digests)) == 4
+    changed = experiment(tables | {"run": {"rounds": 5, "eval_every": 2}})
+    assert {outcome.state for outcome in kept.read_kept(changed, path)} == {"unusable"}
+
+
+def test_wei_2022_runs_with_the_values_that_were_chosen(tools: None) -> None:
+    import results
+
+    folder = EXPERIMENTS / "wei-2022"
+    (rates,) = results.measured(folder / "rate.toml")
+    cases = tables_of(folder / "table-3.toml")["case"]["set"]
+    for name in {cell.key[0] for cell in rates.cells}:
+        best = max((cell for cell in rates.known if cell.key[0] == name), key=lambda cell: cell.value or 0.0)
+        assert cases[name]["method"]["lr"] == float(best.key[1]), name
+    (penalties,) = results.measured(folder / "penalties.toml")
+    assert penalties.known
+    for cell in penalties.known:
+        ((_, chosen),) = cell.chosen.items()
+        assert cases[cell.key[0]]["values"][cell.key[1]] == chosen, cell.key

@@ -1,0 +1,169 @@
+"""Keeps the results of a sweep without its weights: a line for every trial that has ended, small enough to commit.
+
+    python tools/kept.py runs/table-3
+
+writes `experiments/<paper>/results/<file>.jsonl`, or `<file>.<scale>.jsonl` for another scale than the full one. A line has
+the trial's name, how it ended, the digests of its model and of its settings, the commit and the machine, and its metrics:
+every evaluation, with what was spent since the one before. Figures of trained models are kept as their numbers, in
+`<file>.figures.json`, and as SVG.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedquilt.analysis.curves import COUNTS, MAIN, History
+from fedquilt.experiment.contents import Contents
+from fedquilt.experiment.design.experiment import Experiment
+from fedquilt.experiment.design.experiment import experiment as read_experiment
+from fedquilt.experiment.design.trial import Trial
+from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.report import report
+from fedquilt.experiment.results.figures import figures_of
+from fedquilt.experiment.results.outcome import Outcome, outcome_of
+from fedquilt.experiment.results.selection import final_trials, outcomes_by_cell, trials_of
+
+ROOT = Path(__file__).resolve().parents[1]
+EXPERIMENTS = ROOT / "experiments"
+FULL = "full"
+NOTHING = History([])
+DRAWN = ("interpolation", "features")
+"""Figures that need trained models, which are not kept."""
+
+
+def kept_path(file: Path, scale: str) -> Path:
+    """Return where results of an experiment are kept."""
+    return file.parent / "results" / (f"{file.stem}.jsonl" if scale == FULL else f"{file.stem}.{scale}.jsonl")
+
+
+def origin(folder: Path) -> tuple[Path, str]:
+    """Return the experiment of a sweep, in this project, and its scale."""
+    about = tomllib.loads((folder / "experiment.toml").read_text(encoding="utf-8"))["origin"]
+    written = Path(about["file"])
+    return EXPERIMENTS / written.parent.name / written.name, about.get("scale") or FULL
+
+
+def settings(trial: Trial) -> str:
+    """Return a digest of what decides a trial's result: its spec, without the engine."""
+    tables = {name: table for name, table in trial.spec.resolved().items() if name != "engine"}
+    return hashlib.sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def kept_lines(experiment: Experiment, folder: Path) -> Iterator[str]:
+    """Write the trials of a sweep that have ended, a line each."""
+    for trial in trials_of(experiment, folder):
+        outcome = outcome_of(trial, folder)
+        if outcome.ended:
+            yield json.dumps(_line(outcome, RunFolder(outcome.folder).read()), ensure_ascii=False) + "\n"
+
+
+def _line(outcome: Outcome, found: Contents) -> dict[str, Any]:
+    environment = found.environment or {}
+    return {
+        "trial": outcome.trial.name,
+        "state": outcome.state,
+        "problem": outcome.problem,
+        "model": None if found.saved is None else found.saved.about.get("model"),
+        "settings": settings(outcome.trial),
+        "engine": {key: value for key, value in found.tables.get("engine", {}).items() if key != "workers"},
+        "commit": environment.get("commit"),
+        "torch": environment.get("packages", {}).get("torch"),
+        "processor": environment.get("processor"),
+        "instruction_set": environment.get("instruction_set"),
+        **_columns(outcome.history),
+    }
+
+
+def _columns(history: History) -> dict[str, Any]:
+    """Return the evaluations of a run as columns and rows; counts are those since the row before."""
+    rows: list[dict[str, Any]] = []
+    spent = dict.fromkeys(COUNTS, 0)
+    for record in history:
+        for key in COUNTS:
+            spent[key] += record.get(key) or 0
+        values = {key: record[key] for key in MAIN if key != "local_loss" and record.get(key) is not None}
+        if values or record["round"] == history.last:
+            counted = {key: round(value, 3) for key, value in spent.items()}
+            rows.append({"round": record["round"], **values, **(record.get("metrics") or {}), **counted})
+            spent = dict.fromkeys(COUNTS, 0)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    return {"columns": columns, "rows": [[_short(row.get(key)) for key in columns] for row in rows]}
+
+
+def _short(value: Any) -> Any:
+    """Round to what can be told apart: accuracies are shares of at most some 100,000 examples."""
+    return float(f"{value:.8g}") if isinstance(value, float) else value
+
+
+def keep_figures(experiment: Experiment, folder: Path, path: Path) -> None:
+    """Write the figures of trained models that an experiment asks for: their numbers, and drawings."""
+    found = [each for each in figures_of(experiment, folder) if each.problem is None and each.request.name in DRAWN]
+    if not found:
+        return
+    numbers = [{"name": each.request.name, "title": each.request.title, **_numbers(each.data)} for each in found]
+    path.with_suffix(".figures.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    with tempfile.TemporaryDirectory() as out:
+        report(folder, out=out)
+        for name in DRAWN:
+            for drawing in sorted(Path(out).glob(f"**/*-{name}*.svg")):
+                if drawing.stem.endswith("accuracy"):
+                    continue
+                shutil.copy(drawing, path.with_name(f"{path.stem}-{drawing.name}"))
+
+
+def _numbers(data: dict[str, Any]) -> dict[str, Any]:
+    """Leave the single points of features to the drawing."""
+    if "panels" not in data:
+        return data
+    return {"panels": [{key: panel[key] for key in ("title", "discrepancy", "explained")} for panel in data["panels"]]}
+
+
+def read_kept(experiment: Experiment, path: Path) -> list[Outcome]:
+    """Return the outcome of every trial of an experiment, from what is kept of it alone."""
+    lines = {line["trial"]: line for line in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
+    outcomes = [_outcome(trial, lines.get(trial.name)) for trial in experiment.trials]
+    if experiment.tuning is not None and experiment.tuning.folds is not None:
+        for cell in list(outcomes_by_cell(outcomes).values()):
+            outcomes += [_outcome(trial, lines.get(trial.name)) for trial in final_trials(experiment, cell)]
+    return outcomes
+
+
+def _outcome(trial: Trial, line: dict[str, Any] | None) -> Outcome:
+    where = Path(trial.name)
+    if line is None:
+        return Outcome(trial, where, "not run", NOTHING, "has not been run")
+    if line["settings"] != settings(trial):
+        return Outcome(trial, where, "unusable", NOTHING, "was run with other settings than the file has now")
+    records = [_record(dict(zip(line["columns"], row, strict=True))) for row in line["rows"]]
+    return Outcome(trial, where, line["state"], History(records), line["problem"])
+
+
+def _record(row: dict[str, Any]) -> dict[str, Any]:
+    """Write a row as a run records it, other metrics than the usual ones by themselves."""
+    usual = {key: value for key, value in row.items() if key in ("round", *MAIN, *COUNTS)}
+    return usual | {"metrics": {key: value for key, value in row.items() if key not in usual and value is not None}}
+
+
+def main(folders: Sequence[str]) -> None:
+    """Keep the results of sweeps."""
+    for folder in map(Path, folders):
+        file, scale = origin(folder)
+        path = kept_path(file, scale)
+        path.parent.mkdir(exist_ok=True)
+        experiment = read_experiment(file, scale=scale)
+        lines = list(kept_lines(experiment, folder))
+        path.write_text("".join(lines), encoding="utf-8")
+        keep_figures(experiment, folder, path)
+        print(f"{len(lines)} trials: {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

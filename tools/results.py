@@ -1,0 +1,187 @@
+"""Writes what was measured of the papers' experiments into their READMEs, or says which are stale.
+
+    python tools/results.py --write
+    python tools/results.py --check
+
+Numbers come from the metrics kept in `experiments/<paper>/results` (see kept.py) and from the experiments' own files, which
+have the published ones. `experiments/README.md` lists every experiment; the README of a paper has the tables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import generated
+import kept
+
+from fedquilt.base.text import counted
+from fedquilt.experiment.design.experiment import experiment as read_experiment
+from fedquilt.experiment.results.cells import Cell, cells_from
+from fedquilt.experiment.results.markdown import to_markdown
+from fedquilt.experiment.results.table import table_of
+from fedquilt.experiment.results.written import ours, published, unit_of
+
+PAPERS = {
+    "mcmahan-2017": "McMahan 2017",
+    "hsu-2019": "Hsu 2019",
+    "hsu-2020": "Hsu 2020",
+    "wei-2022": "Wei 2022",
+    "ozdayi-2020": "Ozdayi 2020",
+    "benchmark": "which method to take",
+}
+MARKED = re.compile(r"(<!-- results -->\n).*?(<!-- end of results -->)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is kept of an experiment at one scale: its table, and its cells."""
+
+    scale: str
+    table: str
+    cells: tuple[Cell, ...]
+    figures: str
+
+    @property
+    def known(self) -> list[Cell]:
+        """The cells that have a value."""
+        return [cell for cell in self.cells if cell.value is not None]
+
+
+def files(paper: str) -> list[Path]:
+    """Return a paper's experiments, in the order of its tables and figures."""
+    return sorted((kept.EXPERIMENTS / paper).glob("*.toml"), key=lambda path: _place(path.stem))
+
+
+def _place(stem: str) -> tuple[str, int, str]:
+    found = re.fullmatch(r"(table|figure)-(\d+)(.*)", stem)
+    return (found[1], int(found[2]), found[3]) if found else ("z", 0, stem)
+
+
+def measured(file: Path) -> list[Measured]:
+    """Compute the tables of an experiment from what is kept of it."""
+    scales = [kept.FULL, *tomllib.loads(file.read_text(encoding="utf-8")).get("scale", {})]
+    return [_measured(file, scale) for scale in scales if kept.kept_path(file, scale).exists()]
+
+
+def _measured(file: Path, scale: str) -> Measured:
+    experiment = read_experiment(file, scale=scale)
+    cells = cells_from(experiment, kept.read_kept(experiment, kept.kept_path(file, scale)))
+    some = [cell for cell in cells if cell.value is not None or cell.published is not None]
+    return Measured(
+        scale, to_markdown(table_of(experiment, some or cells)), tuple(cells), figures(kept.kept_path(file, scale))
+    )
+
+
+def figures(path: Path) -> str:
+    """Write the numbers of figures that are kept beside metrics, and show their drawings."""
+    numbers = path.with_suffix(".figures.json")
+    found = json.loads(numbers.read_text(encoding="utf-8")) if numbers.exists() else []
+    lines = [line for each in found for line in _figure(each)]
+    drawings = sorted(path.parent.glob(f"{path.stem}-*.svg")) if found else []
+    lines += [f"![{drawing.stem}](results/{drawing.name})\n" for drawing in drawings]
+    return "\n".join(lines)
+
+
+def _figure(figure: dict[str, Any]) -> list[str]:
+    title = f"**{figure['title']}**\n"
+    if figure["name"] == "features":
+        head = [
+            "| " + " | ".join(panel["title"] for panel in figure["panels"]) + " |",
+            "|" + "---:|" * len(figure["panels"]),
+        ]
+        values = "| " + " | ".join(f"{panel['discrepancy']:.3f}" for panel in figure["panels"]) + " |\n"
+        return [title, *head, values]
+    theta, loss = figure["theta"], figure["loss"]
+    middle = statistics.fmean(loss[place] for place in range(len(theta)) if abs(theta[place] - 0.5) < 0.02)
+    least = min(range(len(theta)), key=lambda place: loss[place])
+    head = ["| loss of the better model | of the mean of both, θ = ½ | the least on the line |", "|---:|---:|---:|"]
+    return [
+        title,
+        *head,
+        f"| {figure['best_parent']:.3f} | {middle:.3f} | {loss[least]:.3f}, at θ = {abs(theta[least]):.2f} |\n",
+    ]
+
+
+def command(file: Path, scale: str) -> str:
+    """Return the command that runs an experiment."""
+    path = file.relative_to(kept.ROOT)
+    return f"fedquilt sweep {path}" + ("" if scale == kept.FULL else f" --scale {scale}")
+
+
+def overview(found: dict[Path, list[Measured]]) -> str:
+    """List every experiment: what was published, what was measured, at which scale, and by which command."""
+    lines = ["| paper | experiment | published | ours | scale | command |", "|---|---|---|---|---|---|"]
+    for file, results in found.items():
+        paper, content = file.parent.name, tomllib.loads(file.read_text(encoding="utf-8"))
+        about = content["experiment"]
+        name = about.get("source", "").removeprefix(f"{PAPERS[paper]}, ") or "–"
+        start = f"| {PAPERS[paper]} | [{name}]({paper}/{file.name}): {about['title']} |"
+        for each in results:
+            theirs, own = headline(each)
+            lines.append(
+                f"{start} {theirs} | [{own}]({paper}/README.md) | {each.scale} | `{command(file, each.scale)}` |"
+            )
+        if not results:
+            count = sum(_leaves(each.get("values", each.get("value"))) for each in content.get("published", ()))
+            there = counted(count, "value") if count else ""
+            lines.append(f"{start} {there} | not run yet | | `{command(file, kept.FULL)}` |")
+    return "\n".join(lines) + "\n"
+
+
+def _leaves(values: object) -> int:
+    """Count published values.
+
+    >>> _leaves({"IID": {"10": 316}, "Non-IID": {"10": 3275, "∞": 4278}}), _leaves("84.29 ± 0.06")
+    (3, 1)
+    """
+    return sum(map(_leaves, values.values())) if isinstance(values, dict) else 1
+
+
+def headline(result: Measured) -> tuple[str, str]:
+    """Return a published value and ours of the same cell, the first that has both, and how many cells were measured."""
+    both = [cell for cell in result.known if cell.published is not None]
+    count = f"{len(result.known)} of {len(result.cells)} cells"
+    if not result.known:
+        return "", count
+    cell = (both or result.known)[0]
+    unit = unit_of(cell.metric).name
+    name = ", ".join(cell.key)
+    return published(cell.published, cell.metric), f"{count}; {name}: {ours(cell)} {unit}"
+
+
+def tables(results: dict[Path, list[Measured]]) -> str:
+    """Write the tables of a paper that were measured."""
+    parts = []
+    for file, found in results.items():
+        for each in found:
+            scale = "" if each.scale == kept.FULL else f", scale “{each.scale}”"
+            lead = f"### {file.stem}{scale}\n\n`{command(file, each.scale)}`, {len(each.known)} of {len(each.cells)} cells."
+            parts.append(f"{lead}\n\n{each.table}\n{each.figures}" if each.figures else f"{lead}\n\n{each.table}")
+    return "\n".join(parts) or "Nothing has been measured yet.\n"
+
+
+def main() -> int:
+    """Write or check the READMEs."""
+    found = {paper: {file: measured(file) for file in files(paper)} for paper in PAPERS}
+    texts = {
+        kept.EXPERIMENTS / "README.md": overview({file: each for one in found.values() for file, each in one.items()})
+    }
+    texts |= {kept.EXPERIMENTS / paper / "README.md": tables(each) for paper, each in found.items()}
+    written = {}
+    for path, text in texts.items():
+        before = path.read_text(encoding="utf-8")
+        if not MARKED.search(before):
+            raise SystemExit(f"{path}: has no lines <!-- results --> and <!-- end of results -->")
+        written[path] = MARKED.sub(lambda match, text=text: f"{match[1]}\n{text}\n{match[2]}", before)  # type: ignore[misc]
+    return generated.main(__doc__, written)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
