@@ -77,12 +77,13 @@ lint: $(DEV)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-# Stubs of the public names, tables of them in README and docs, and what the keys of a spec take. A test says when they are
-# stale.
+# Stubs of the public names, tables of them in README and docs, what the keys of a spec take, and what was measured of the
+# papers' experiments. A test says when they are stale.
 generated: $(DEV)
 	@$(BIN)/python tools/stubs.py --write
 	@$(BIN)/python tools/tables.py --write
 	@$(BIN)/python tools/keys.py --write
+	@$(BIN)/python tools/results.py --write
 
 # Strict: a broken link, anchor or reference is an error. Into site/.
 docs: $(DOCS)

@@ -1,12 +1,17 @@
-"""How near a round comes to the machine's limit: its multiply-adds a second, as a share of the matrix-multiply peak.
+"""How near a round comes to the machine's limit: its operations and its bytes, against what the cores can do.
 
-    python bench/roofline.py               # w1 w2 w4 w5; see bench/workloads.py
+    python bench/roofline.py               # w1 w2 w4 w5 w6 w7; see bench/workloads.py
     python bench/roofline.py w2 --rounds 9
 
-The work of a round is counted, not guessed: `torch.utils.flop_counter` counts the operations of a forward and a backward
-pass on one batch. The peak is measured in the same run, before the first round and after every one, with one thread in
-each of as many processes as there are cores, on matrices of 1,024: that is what the workers have, too. Time and peak are
-medians.
+The work of a round is counted, not guessed. `torch.utils.flop_counter` counts the operations of a forward and a backward
+pass on one batch. The bytes are those of the weights, which every step reads forward and backward, reads again and writes:
+16 for each parameter. Activations, data and what goes between processes are left out, so that the share is never too high.
+
+The limits are measured in the same run, before the first round and after every one, with one thread in each of as many
+processes as there are cores, as the workers have: products of matrices of 1,024, and numbers read and written in an array
+as large as the model, so that they come from the cache that holds it; of 65,536 numbers at least, since of fewer, it would
+be the calls that are measured. The attainable time of a round is the longer of the two, operations over the one rate or
+bytes over the other. Times and rates are medians.
 """
 
 from __future__ import annotations
@@ -31,34 +36,46 @@ from fedquilt.round.session import Settling
 
 SIDE = 1024
 REPEATS = 8
+MOVED = 2 * 10**7
+"""Numbers that are read and written for a measurement, at least."""
+LEAST = 2**16
+A_PARAMETER = 16.0
+"""Bytes that a step moves for each parameter."""
 PLANNED = 10**6
 
 
-def multiply(pipe: Connection) -> None:
-    """Multiply matrices whenever asked, and answer with the operations a second."""
+def work_hard(pipe: Connection) -> None:
+    """Multiply matrices, and read and write as many numbers as asked; answer with operations and bytes a second."""
     torch.set_num_threads(1)
     a, b, out = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE), torch.empty(SIDE, SIDE)
     torch.mm(a, b, out=out)
-    while pipe.recv():
+    while size := pipe.recv():
         begun = time.perf_counter()
         for _ in range(REPEATS):
             torch.mm(a, b, out=out)
-        pipe.send(REPEATS * 2 * SIDE**3 / (time.perf_counter() - begun))
+        operations = REPEATS * 2 * SIDE**3 / (time.perf_counter() - begun)
+        numbers, repeats = torch.ones(size), max(MOVED // size, 1)
+        numbers.mul_(1.0)
+        begun = time.perf_counter()
+        for _ in range(repeats):
+            numbers.mul_(1.0)
+        pipe.send((operations, repeats * 8 * size / (time.perf_counter() - begun)))
 
 
-def peak(pipes: list[Connection]) -> float:
-    """Measure all cores at once."""
+def limits(pipes: list[Connection], size: int) -> tuple[float, float]:
+    """Measure all cores at once: operations and bytes a second, of all of them together."""
     for pipe in pipes:
-        pipe.send(True)
-    return sum(pipe.recv() for pipe in pipes)
+        pipe.send(size)
+    operations, moved = zip(*(pipe.recv() for pipe in pipes), strict=True)
+    return sum(operations), sum(moved)
 
 
-def operations(federation: Federation, work: Work) -> float:
-    """Count the operations of the first round: forward and backward, of every batch of every client."""
+def operations(federation: Federation, work: Work) -> tuple[float, float]:
+    """Count the operations of the first round, forward and backward, and the bytes, of every batch of every client."""
     method, module = work.method(), work.model()
     planned = plan(method, federation.start().groups[0], federation.population, SEED)
     by_size: dict[int, float] = {}
-    total = 0.0
+    total = moved = 0.0
     for slot, client in planned.client_of.items():
         rows = federation.partition.client(client)
         cuts = method.sample(len(rows), generator(SEED, "sample", 1, client, slot), 1).cuts
@@ -66,7 +83,8 @@ def operations(federation: Federation, work: Work) -> float:
             if size not in by_size:
                 by_size[size] = _batch_operations(federation, module, size)
             total += by_size[size]
-    return total
+            moved += A_PARAMETER * federation.layout.size
+    return total, moved
 
 
 def _batch_operations(federation: Federation, module: torch.nn.Module, size: int) -> float:
@@ -88,41 +106,46 @@ def measure(name: str, work: Work, count: int, pipes: list[Connection]) -> None:
     data, method = work.data(), work.method()
     torch.manual_seed(0)
     federation = Federation.of(work.model(), data, work.partition(data), method, SEED)
-    done = operations(federation, work)
+    done, moved = operations(federation, work)
+    size = max(federation.layout.size, LEAST)
     engine = work.engine()
     chosen = engine.settled(federation, PLANNED) if isinstance(engine, Settling) else engine
     seconds, peaks = [], []
     with chosen.open(federation) as session:
         ours = rounds(federation.server, session, federation.start(), last=PLANNED, measures=Measures(every=10**9))
         next(ours)
-        peaks.append(peak(pipes))
+        peaks.append(limits(pipes, size))
         for _ in range(count):
             begun = time.perf_counter()
             next(ours)
             seconds.append(time.perf_counter() - begun)
-            peaks.append(peak(pipes))
-    middle, top = statistics.median(seconds), statistics.median(peaks)
+            peaks.append(limits(pipes, size))
+    middle = statistics.median(seconds)
+    fastest, widest = (statistics.median(each) for each in zip(*peaks, strict=True))
+    attainable = max(done / fastest, moved / widest)
+    bound = "operations" if done / fastest >= moved / widest else "bytes"
     print(
-        f"{name}  {done / 1e9:8.2f} GFLOP a round  {middle:7.3f} s  {done / middle / 1e9:6.1f} of {top / 1e9:6.1f} GFLOP/s"
-        f"  {100 * done / middle / top:5.1f}%   {work.about}",
+        f"{name}  {done / 1e9:7.2f} GFLOP at {fastest / 1e9:5.0f}/s  {moved / 1e9:7.2f} GB at {widest / 1e9:4.0f}/s"
+        f"  attainable {attainable:7.4f} s (by {bound})  taken {middle:7.4f} s  {100 * attainable / middle:5.1f}%"
+        f"   of the peak of products alone {100 * done / fastest / middle:4.1f}%   {work.about}",
         flush=True,
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workloads", nargs="*", choices=[*WORKLOADS, []], help="w1 to w7 (default: w1 w2 w4 w5)")
+    parser.add_argument("workloads", nargs="*", choices=[*WORKLOADS, []], help="w1 to w7 (default: w1 w2 w4 w5 w6 w7)")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     pairs = [context.Pipe() for _ in range(os.cpu_count() or 1)]
-    workers = [context.Process(target=multiply, args=(theirs,), daemon=True) for _, theirs in pairs]
+    workers = [context.Process(target=work_hard, args=(theirs,), daemon=True) for _, theirs in pairs]
     for worker in workers:
         worker.start()
     pipes = [ours for ours, _ in pairs]
-    peak(pipes)
+    limits(pipes, SIDE)
     try:
-        for name in arguments.workloads or ("w1", "w2", "w4", "w5"):
+        for name in arguments.workloads or ("w1", "w2", "w4", "w5", "w6", "w7"):
             measure(name, WORKLOADS[name], arguments.rounds, pipes)
     finally:
         for worker in workers:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import importlib
 import signal
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.data.data import Data
 from fedquilt.engines.perform import perform
 from fedquilt.engines.tasks import Reply
+from fedquilt.experiment.sweeping import local
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.simulate.simulation import NOTHING, Simulation
@@ -33,7 +36,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from warm_process import Started, WarmProcess, opened
+from warm_process import Started, Trials, WarmProcess
 
 
 def pytest_collection_finish() -> None:
@@ -117,8 +120,21 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def warm_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
     """Processes of the command line that start at once."""
-    with opened(tmp_path_factory.mktemp("warm_process")) as ready:
-        yield ready
+    ready = WarmProcess(tmp_path_factory.mktemp("warm_process"))
+    yield ready
+    ready.close()
+
+
+@pytest.fixture(autouse=True)
+def quick_sweeps(warm_process: WarmProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the process that a sweep's trials come from start at once."""
+
+    def start(*_: Any, **__: Any) -> Trials:
+        return warm_process.start_trials()
+
+    if sys.platform == "linux":
+        replaced = SimpleNamespace(Popen=start, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
+        monkeypatch.setattr(local, "subprocess", replaced)
 
 
 @pytest.fixture

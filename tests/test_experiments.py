@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import tomllib
@@ -27,8 +28,14 @@ PAPERS = {
 
 
 @pytest.fixture
-def tools(monkeypatch: pytest.MonkeyPatch) -> None:
+def kept(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(ROOT / "tools")
+    return importlib.import_module("kept")
+
+
+@pytest.fixture
+def results(kept: Any) -> Any:
+    return importlib.import_module("results")
 
 
 def tables_of(path: Path) -> dict[str, Any]:
@@ -58,16 +65,12 @@ def test_files_can_be_read_at_every_scale(paper: str) -> None:
             assert read.trials, f"{path} {scale}"
 
 
-def test_readmes_are_what_the_kept_metrics_give(tools: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    import results
-
+def test_readmes_are_what_the_kept_metrics_give(results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["results.py", "--check"])
     assert results.main() == 0, "run python tools/results.py --write"
 
 
-def test_kept_metrics_give_the_cells_of_the_runs(tools: None, tmp_path: Path) -> None:
-    import kept
-
+def test_kept_metrics_give_the_cells_of_the_runs(kept: Any, tmp_path: Path) -> None:
     tables = {
         "run": {"rounds": 4, "eval_every": 2},
         "data": {"name": "digits"},
@@ -94,9 +97,7 @@ def test_kept_metrics_give_the_cells_of_the_runs(tools: None, tmp_path: Path) ->
     assert {outcome.state for outcome in kept.read_kept(changed, path)} == {"unusable"}
 
 
-def test_wei_2022_runs_with_the_values_that_were_chosen(tools: None) -> None:
-    import results
-
+def test_wei_2022_runs_with_the_values_that_were_chosen(results: Any) -> None:
     folder = EXPERIMENTS / "wei-2022"
     (rates,) = results.measured(folder / "rate.toml")
     cases = tables_of(folder / "table-3.toml")["case"]["set"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PEERS = Path(__file__).parent.parent / "bench" / "peers"
-MODULES = ("table", "findings", "chart", "work", "program", "environments")
+MODULES = ("table", "findings", "chart", "wholes", "work", "program", "environments")
 
 HOLDS = """
 import mmap, os, sys, time
@@ -45,7 +45,8 @@ def found(*rows):
 
 def test_the_readme_has_the_tables_of_the_results(peers):
     text = (PEERS / "README.md").read_text()
-    assert peers("table").written(text, peers("findings").kept(PEERS)) == text
+    wholes = peers("wholes").kept_wholes(PEERS)
+    assert peers("table").written(text, peers("findings").kept(PEERS), wholes) == text
 
 
 def test_a_skipped_program_is_in_the_table_with_its_reason(peers):
@@ -62,9 +63,9 @@ def test_goals_are_held_against_the_better_plain_loop_and_the_fastest_peer_turn_
         row("pfl, 1 thread", 1.5, 3.0, 9.0),
     )
     text = peers("table").goals({"w1": found(*rows)})
-    assert "| W1 | 5.00 (plain, 1 thread) | 4 | reached | 1.50 (pfl, 1 thread) | 2 | **not reached** |" in text
-    assert "| 2.50 (plain, 1 thread), 0.75 (pfl, 1 thread) | 3.0, reached | 600, reached (goal 700) |" in text
-    assert "| W2 | not measured | 1.1 |" in text
+    assert "| W1 | 5.00 (plain, 1 thread) | 5 | reached | 1.50 (pfl, 1 thread) | 3 | **not reached** |" in text
+    assert "| 2.50 (plain, 1 thread), 0.75 (pfl, 1 thread) | 3.0, reached | 600, **not reached** (goal 500) |" in text
+    assert "| W2 | not measured | 2 |" in text
 
 
 def test_what_is_kept_of_a_workload_is_read_again_and_leaves_the_others(peers, tmp_path):
@@ -82,3 +83,20 @@ def test_memory_that_processes_share_is_counted_once(peers):
     program.log.close()
     program.answers.close()
     assert 140e6 < program.peak < 170e6
+
+
+def test_whole_runs_are_told_cell_by_cell(peers, tmp_path):
+    wholes = peers("wholes")
+
+    def whole(program, seconds, cache="", out=""):
+        return wholes.Whole("w3", 10, program, cache, seconds, out, "", "c", "m", 0.5)
+
+    found = [whole("fedquilt", 5.0, "cold"), whole("fedquilt", 2.0, "warm"), whole("fedquilt", 4.0, "warm")]
+    found += [whole("plain, 1 thread", 4.6), whole("pfl, 1 thread", 60.0, out="more than 60 s")]
+    wholes.keep_wholes(found, tmp_path)
+    assert wholes.kept_wholes(tmp_path) == found
+    text = wholes.whole_table(found)
+    assert (
+        "| W3 | 10 | cold | 5.0 | 4.6 (plain, 1 thread) | 0.92 | within 10% | pfl, 1 thread: more than 60 s |" in text
+    )
+    assert "| W3 | 10 | warm | 3.0 | 4.6 (plain, 1 thread) | 1.53 | first |" in text

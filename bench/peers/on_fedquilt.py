@@ -18,7 +18,10 @@ from fedquilt.algorithm.algorithm import Batches
 from fedquilt.compute.kernels.build import library
 
 PLANNED = 10**6
-"""Rounds that the run is planned for: `compute = "auto"` goes by that."""
+"""Rounds that the run is planned for, unless it is a whole run: what is chosen goes by that."""
+
+CHOSEN: list[str] = []
+"""Which engine was chosen where none was given, in fedquilt's words."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,10 @@ def about(work, variant):
     if given:
         block = given.execution.block
         name = (f"vectorised, block {block}" if block > 1 else "processes") + f', compute = "{given.compute}"'
+    if CHOSEN:
+        return f"{name}: {CHOSEN[0]}"
     if library.cache_info().currsize:
-        return f"{name}: compiled, kernels for layers"
+        return f"{name}: compiled, kernels of fedquilt's own"
     # Until something is compiled, nothing has imported it. The first program that is compiled is fedquilt's trial.
     counted = sys.modules["torch._dynamo.utils"].counters if "torch._dynamo.utils" in sys.modules else {}
     if counted.get("stats", {}).get("unique_graphs", 0) < 2:
@@ -79,15 +84,16 @@ def simulate(work, turns):
         def begin(self, history, last):
             turns.boundary()
 
-        def heard(self, clients, total):
-            pass
+        def stage(self, text):
+            CHOSEN.extend([text] if text.startswith("engine: ") and not CHOSEN else [])
 
         def round(self, record):
-            if not turns.boundary():
+            if not turns.boundary() and not turns.whole:
                 raise KeyboardInterrupt
 
+    rounds = turns.rounds if turns.whole else PLANNED
     trained = fedquilt.train(
-        work.torch_model(), data, held, method, PLANNED, engine=chosen, eval_every=PLANNED, watcher=Watcher()
+        work.torch_model(), data, held, method, rounds, engine=chosen, eval_every=PLANNED, watcher=Watcher()
     )
     return vector(trained.model)
 

@@ -103,10 +103,10 @@ def installed(peers: list[Peer], envs: Path) -> Pythons:
     return pythons
 
 
-def start(
-    peer: Peer, variant: str, work: Work, rounds: int, folder: Path, python: Path | SkippedError, longest: float
-) -> Program:
-    """Start a peer's program, and have it do its first round."""
+def launched(
+    peer: Peer, variant: str, work: Work, rounds: int, folder: Path, python: Path | SkippedError
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment variables of a peer's program."""
     if isinstance(python, SkippedError):
         raise python
     known = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", *ONE, *DEVICES}}
@@ -118,7 +118,15 @@ def start(
         if subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode:
             raise SkippedError("listens on every address, and a network namespace cannot be made here")
         command = [*NAMESPACE, *command]
-    program = Program(name, [str(part) for part in command], known, longest if peer.needs else inf)
+    return [str(part) for part in command], known
+
+
+def start(
+    peer: Peer, variant: str, work: Work, rounds: int, folder: Path, python: Path | SkippedError, longest: float
+) -> Program:
+    """Start a peer's program, and have it do its first round."""
+    command, known = launched(peer, variant, work, rounds, folder, python)
+    program = Program(title(peer, variant, work), command, known, longest if peer.needs else inf)
     if program.first > 2 * program.longest:
         program.stop()
         raise SkippedError(f"the first round took {program.first:.0f} s, more than twice --longest {longest:g}")

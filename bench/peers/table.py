@@ -21,11 +21,13 @@ from findings import (
     ratio,
     seconds,
 )
+from wholes import Whole, draw_wholes, kept_wholes, whole_table
 
 __all__ = ["keep", "programs", "publish"]
 
 HERE = Path(__file__).resolve().parent
 BEGIN, END = "<!-- the tables begin -->", "<!-- the tables end -->"
+WHOLE = "<!-- whole runs begin -->", "<!-- whole runs end -->"
 
 
 def programs(results: dict[str, Found]) -> str:
@@ -124,19 +126,23 @@ def summary(results: dict[str, Found]) -> str:
     return f"{conditions(results)}\n\n{goals(results)}\n\n{programs(results)}"
 
 
-def written(text: str, results: dict[str, Found]) -> str:
+def written(text: str, results: dict[str, Found], wholes: list[Whole]) -> str:
     """Return a README's text with the tables put in."""
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{summary(results)}\n{END}{rest.split(END)[1]}"
+    for begin, end, table in ((*WHOLE, whole_table(wholes)), (BEGIN, END, summary(results))):
+        if begin in text:
+            before, rest = text.split(begin)
+            text = f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
+    return text
 
 
 def publish(folder: Path) -> None:
     """Draw the chart of a folder's results, and put the tables into its README.md."""
-    results = kept(folder)
+    results, wholes = kept(folder), kept_wholes(folder)
     draw(results, folder / "results.png")
+    draw_wholes(wholes, folder / "whole.png")
     readme = folder / "README.md"
     text = readme.read_text() if readme.exists() else f"{BEGIN}\n{END}\n\n![Seconds a round](results.png)\n"
-    readme.write_text(written(text, results))
+    readme.write_text(written(text, results, wholes))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 A program is a function `simulate(work, turns)` that trains until `turns.boundary()` says no, and returns the model as one
 vector. It is called twice: first for the rounds that are timed, each when run.py asks for it; then for one round of
-`work.to_compare()`, whose model goes into the file that run.py names.
+`work.to_compare()`, whose model goes into the file that run.py names. For whole.py it is called once, for all rounds of a
+run.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class Turns:
     variant: str
     done: int = -1
     asked: float = 0.0
+    whole: bool = False
+    """Whether it is a run of so many rounds, as users start one, and not rounds that are asked for."""
 
     def boundary(self) -> bool:
         """Tell how long the round that has just ended took, and wait for the next to be asked for; False: no more."""
@@ -57,6 +60,10 @@ def play(simulate: Callable[[Work, Turns], np.ndarray], about: Callable[[Work, s
     """
     name, rounds, file, *variant = sys.argv[1:]
     work, chosen = WORKLOADS[name], "".join(variant)
+    if "PEERS_WHOLE" in os.environ:
+        simulate(work, Turns(int(rounds), timed=False, variant=chosen, whole=True))
+        answer({"about": about(work, chosen) if about else ""})
+        return
     simulate(work, Turns(int(rounds), timed=True, variant=chosen))
     how = about(work, chosen) if about else ""
     np.save(file, simulate(work.to_compare(), Turns(1, timed=False, variant=chosen)))

@@ -78,7 +78,7 @@ def called(*words: str) -> str:
 def test_unset_takes_keys_and_tables_out(spec: Path) -> None:
     unsets = ["method.server_momentum", "engine"]
     resolved = fedquilt.load_spec(spec, unsets=unsets).resolved()
-    assert (resolved["method"]["server_momentum"], resolved["engine"]["name"]) == (0.9, "processes")
+    assert (resolved["method"]["server_momentum"], resolved["engine"]["name"]) == (0.9, "auto")
     called("run", "spec.toml", "--out", "run", "--unset", "method.server_momentum", "--set", "method.lr=0.5")
     method = fedquilt.summary("run")["spec"]["method"]
     assert (method["lr"], method["server_momentum"]) == (0.5, 0.9)

@@ -24,7 +24,7 @@ from fedquilt.engines.cluster.connection import ClusterError, cluster, require_f
 from fedquilt.engines.cluster.facts import Facts
 from fedquilt.engines.cluster.nodes import differing, require_alike, survey
 from fedquilt.experiment.run import resume, run
-from fedquilt.experiment.sweeping.on_cluster import OnCluster
+from fedquilt.experiment.sweeping.on_cluster import ClusterExecutor
 from fedquilt.round.partial import summable
 from fedquilt.round.plan import plan
 
@@ -176,11 +176,11 @@ def test_a_sweep_uses_its_actors_from_trial_to_trial(there, tmp_path):
     for handles in there.idle.values():  # the host needs a CPU
         while handles:
             there.ray.kill(handles.pop())
-    with closing(OnCluster(there, tmp_path / "there")) as place:
-        found = fedquilt.sweep(tables, out=tmp_path / "there", jobs=1, place=place)
+    with closing(ClusterExecutor(there, tmp_path / "there")) as executor:
+        found = fedquilt.sweep(tables, out=tmp_path / "there", jobs=1, executor=executor)
     here = fedquilt.sweep(tables, out=tmp_path / "here", jobs=1)
     assert [row.state for row in found.trials] == ["finished"] * 3
-    assert place.hosts == 1
+    assert executor.hosts == 1
     digests = [[fedquilt.resume(each.folder / row.name).result.digest for row in each.trials] for each in (found, here)]
     assert digests[0] == digests[1]
 

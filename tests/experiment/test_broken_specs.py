@@ -116,14 +116,14 @@ CHANGED = [
     ),
     (
         {"engine.name": "ray"},
-        f"[engine] name: no engine is called 'ray'; known: inline, processes, vectorised; {OWN}",
+        f"[engine] name: no engine is called 'ray'; known: auto, inline, processes, vectorised; {OWN}",
     ),
     ({"method.lrr": 0.1}, f"[method] lrr: unknown key; did you mean 'lr'? (known: {FED_AVG_KEYS})"),
     (
         {"method.server_momentum": 0.9},
         f"[method] server_momentum: unknown key; did you mean 'keep_momentum'? (known: {FED_AVG_KEYS})",
     ),
-    ({"engine.workers": 2}, "[engine] workers: unknown key; known: compute, device, precision"),
+    ({"engine.workers": 2}, "[engine] workers: unknown key; known: block, compute, device, precision"),
     (
         {"partition.labels": [1]},
         "[partition] labels: unknown key; it is a key of [data]; known: clients, own_test, seed",

@@ -14,7 +14,7 @@ import fedquilt
 
 LONG = """
 [run]
-rounds = 150
+rounds = 100000
 checkpoint_seconds = 60
 
 [data]
@@ -66,14 +66,15 @@ def test_ctrl_c_saves_says_how_to_resume_and_leaves_no_worker(tmp_path, warm_pro
     state = fedquilt.summary(tmp_path / "stopped")
     assert state["state"] == "interrupted"
     assert state["saved_round"] == state["round"] > 5
-    resumed = fedquilt.resume(tmp_path / "stopped")
-    whole = fedquilt.run(tmp_path / "long.toml", out=tmp_path / "whole")
+    rounds = state["round"] + 5
+    resumed = fedquilt.resume(tmp_path / "stopped", rounds=rounds)
+    whole = fedquilt.run(tmp_path / "long.toml", [f"run.rounds={rounds}"], out=tmp_path / "whole")
     assert resumed.result.digest == whole.result.digest
-    assert len(resumed.result.history) == 150
+    assert len(resumed.result.history) == rounds
 
 
 def test_workers_go_when_their_parent_is_killed(tmp_path, warm_process):
-    (tmp_path / "long.toml").write_text(LONG.replace("rounds = 150", "rounds = 100000"))
+    (tmp_path / "long.toml").write_text(LONG)
     process = warm_process.start("run", "long.toml", "--out", "killed", folder=tmp_path)
     wait_for_rounds(tmp_path / "killed", 2)
     workers = psutil.Process(process.pid).children()

@@ -53,7 +53,8 @@ CASES: dict[str, tuple[Algorithm, Simulation]] = {
     "corrupt": (BASE, fedquilt.corrupt(share=0.5, kind="label_flip")),
     "availability": (BASE, fedquilt.availability(period=4)),
 }
-PARTITIONS = ("held", "own tests", "noise")
+TESTED = ("fed_avg", "fine_tuned", "own_test", "fl_hc")
+"""Those in which it matters what clients are tested on."""
 
 
 def partition(kind: str, blobs: Data, unbalanced: Partition) -> Partition:
@@ -114,8 +115,8 @@ def run_apart(server: Server, sites: list[Site]) -> tuple[RunState, Record]:
 
 @pytest.mark.parametrize(
     ("case", "kind", "views"),
-    [(case, kind, made_apart) for case in CASES for kind in PARTITIONS]
-    + [(case, "held", taken_apart) for case in CASES],
+    [(case, "held", views) for case in CASES for views in (made_apart, taken_apart)]
+    + [(case, kind, made_apart) for case in TESTED for kind in ("own tests", "noise")],
 )
 def test_server_and_sites_apart_give_the_bits_of_the_simulation(
     case: str, kind: str, views: Callable[..., Views], blobs: Data, unbalanced: Partition, smooth: nn.Module

@@ -11,8 +11,7 @@ import typer
 
 from fedquilt.base.errors import RunError, SpecError
 from fedquilt.base.text import counted, percent
-from fedquilt.cli.console import complain, say, warn
-from fedquilt.cli.exits import FAILED, INTERRUPTED
+from fedquilt.cli.console import FAILED, INTERRUPTED, complain, say, warn
 
 if TYPE_CHECKING:
     from fedquilt.experiment.deployment.folder import DeploymentFolder
@@ -38,6 +37,7 @@ class DataSource(StrEnum):
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the federation.")]
 Port = Annotated[int, typer.Option(help="The SuperLink's port.")]
+KnownPort = Annotated[int | None, typer.Option(help="The SuperLink's port (default: as it was started).")]
 RunName = Annotated[str, typer.Option("--run", help="The name of the run folder, in FOLDER/runs.")]
 Rounds = Annotated[int | None, typer.Option(help="Run up to this many rounds instead.")]
 Share = Annotated[
@@ -151,21 +151,29 @@ def site(
 
 
 @app.command(epilog="Example: fedquilt deploy run clinics")
-def run(folder: Folder, name: RunName = "federation", rounds: Rounds = None, port: Port = 9092) -> None:
+def run(folder: Folder, name: RunName = "federation", rounds: Rounds = None, port: KnownPort = None) -> None:
     """Train across the sites, or go on with a run that was interrupted: submits the app, and shows how it goes."""
+    from fedquilt.experiment.deployment.commands import port_of
     from fedquilt.experiment.deployment.submission import submitted
 
     made = _folder(folder)
-    _follow(made, submitted(made, port, say, name, rounds), name)
+    _follow(made, submitted(made, port or port_of(made), say, name, rounds), name)
+
+
+def resume_at_sites(run_folder: Path, rounds: int | None) -> None:
+    """Go on with a run of real sites: its folder is `runs/NAME` in that of the federation."""
+    path = run_folder.resolve()
+    run(path.parent.parent, path.name, rounds, None)
 
 
 @app.command(epilog="Example: fedquilt deploy check clinics")
-def check(folder: Folder, port: Port = 9092) -> None:
+def check(folder: Folder, port: KnownPort = None) -> None:
     """Say who is there, with which versions and how many examples, and whether digests can be equal."""
+    from fedquilt.experiment.deployment.commands import port_of
     from fedquilt.experiment.deployment.submission import progress, submitted
 
     made = _folder(folder)
-    ticket = submitted(made, port, say, check=True)
+    ticket = submitted(made, port or port_of(made), say, check=True)
     for said in progress(ticket, made.run("federation")):
         if said["state"] == "failed":
             raise RunError(said["reason"])
@@ -210,10 +218,12 @@ def _follow(folder: DeploymentFolder, ticket: Any, name: str) -> None:
             say(f"{said.get('text', 'waiting for the sites')} …")
         elif state == "failed":
             complain(said["reason"])
+            if (out / "checkpoints").exists():
+                say(f"Rounds that were saved are not lost. Continue with: {_again(folder, name)}")
             raise typer.Exit(FAILED)
         elif state == "interrupted":
             say(f"Interrupted after round {said['rounds']}; nothing is lost.")
-            say(f"Continue with: fedquilt deploy run {shlex.quote(str(folder.path))} --run {name}")
+            say(f"Continue with: {_again(folder, name)}")
             raise typer.Exit(INTERRUPTED)
         elif state == "ended":
             say(f"Finished {counted(said['rounds'], 'round')}.")
@@ -223,6 +233,10 @@ def _follow(folder: DeploymentFolder, ticket: Any, name: str) -> None:
             if said["diverged"]:
                 complain(said["diverged"])
                 raise typer.Exit(FAILED)
+
+
+def _again(folder: DeploymentFolder, name: str) -> str:
+    return f"fedquilt deploy run {shlex.quote(str(folder.path))}" + ("" if name == "federation" else f" --run {name}")
 
 
 def _show_round(record: dict[str, Any], names: list[str]) -> None:

@@ -60,11 +60,11 @@ def _runs(shown: TextTable, target: float | None) -> Table:
         hidden.add("state")
     short = {"last accuracy": "last", "best accuracy": "best"}
     short["rounds to target"] = f"rounds to {percent(target) if target else 'target'}"
-    kept = [place for place, name in enumerate(shown.header) if name not in hidden]
-    first, *others = (short.get(shown.header[place], shown.header[place]) for place in kept)
+    kept = [index for index, name in enumerate(shown.header) if name not in hidden]
+    first, *others = (short.get(shown.header[index], shown.header[index]) for index in kept)
     table = Table(Column(first, overflow="fold", min_width=12), *others)
     for row in shown.rows:
-        table.add_row(*(escape(row[place]) for place in kept))
+        table.add_row(*(escape(row[index]) for index in kept))
     return table
 
 

@@ -32,6 +32,11 @@ def resume(
     from fedquilt.experiment.summary import quiet_summary
 
     before = quiet_summary(run_folder)
+    if before["spec"].get("engine", {}).get("name") == "flower":
+        from fedquilt.cli.deploy import resume_at_sites
+
+        resume_at_sites(run_folder, rounds)
+        return
     finished = before["state"] in ("finished", "diverged") and (rounds is None or rounds <= before["round"])
     finished = finished and not from_start
     display = None if finished else watcher(out, run_folder.name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import fedquilt
-from fedquilt.analysis.standing import WORDS, BestRound, ending
+from fedquilt.analysis.standing import WORDS, ending
 from fedquilt.base.text import counted, figure, percent, scores
 from fedquilt.cli.console import FAILED, INTERRUPTED, complain, out, say
 from fedquilt.cli.options import NoImport, Out, Sets, Unsets
@@ -39,10 +39,6 @@ def run(
     close(ended)
 
 
-def _value(best: BestRound) -> str:
-    return figure(best.by.removeprefix("validation_"), best.value)
-
-
 def close(ended: Run) -> None:
     """Say how a run ended and where its files are; exit with a code that says so."""
     result, path = ended.result, ended.folder
@@ -68,7 +64,8 @@ def close(ended: Run) -> None:
     if result.stopped is not None:
         say(f"Stopped early: {result.stopped}")
     if result.best_models and result.best is not None:
-        say(f"Best model: that of round {result.best.round}, with {WORDS[result.best.by]} {_value(result.best)}")
+        value = figure(result.best.by.removeprefix("validation_"), result.best.value)
+        say(f"Best model: that of round {result.best.round}, with {WORDS[result.best.by]} {value}")
     say(f"Model SHA-256: {result.digest}")
     say(f"Run folder: {path}")
     say(f"Page: fedquilt report {shlex.quote(str(path))}")

@@ -17,7 +17,7 @@ from fedquilt.cli.report import show_results
 
 if TYPE_CHECKING:
     from fedquilt.experiment.design.experiment import Experiment
-    from fedquilt.experiment.sweeping.places import Place
+    from fedquilt.experiment.sweeping.executors import Executor
     from fedquilt.experiment.sweeping.sweep import SweepResult
 
 EXAMPLE = "fedquilt sweep experiments/mcmahan-2017/table-1.toml --scale small"
@@ -42,13 +42,13 @@ def sweep(
 ) -> None:
     """Run an experiment's trials, several at once; finished ones are kept, interrupted ones continued."""
     from fedquilt.experiment.sweeping.display import sweep_display
-    from fedquilt.experiment.sweeping.local import ThisMachine
+    from fedquilt.experiment.sweeping.local import LocalExecutor
 
     display = sweep_display(out, file.stem)
     budget = None if minutes is None else 60 * minutes
     # The process that trials are started from imports PyTorch while this one does, and not after it.
     with ExitStack() as stack:
-        here: Place | None = stack.enter_context(closing(ThisMachine())) if on is None else None
+        here: Executor | None = stack.enter_context(closing(LocalExecutor())) if on is None else None
         stack.enter_context(closing(display))
         experiment = fedquilt.experiment(file, sets or (), unsets or (), scale, only or ())
         if here is None:
@@ -73,12 +73,12 @@ def sweep(
 
 def _on_cluster(
     stack: ExitStack, address: str, experiment: Experiment, folder: Path | None, jobs: int | None
-) -> tuple[Place, int]:
-    """Connect to a cluster; return it as the place of trials, and how many of them run at once there."""
+) -> tuple[Executor, int]:
+    """Connect to a cluster; return what runs trials on it, and how many of them at once."""
     from fedquilt.base.errors import SpecError
     from fedquilt.engines.cluster.connection import cluster, require_free
     from fedquilt.engines.cluster.nodes import require_alike
-    from fedquilt.experiment.sweeping.on_cluster import OnCluster
+    from fedquilt.experiment.sweeping.on_cluster import ClusterExecutor
     from fedquilt.experiment.sweeping.sweep import sweep_folder
 
     if not address.startswith("ray://"):
@@ -88,8 +88,8 @@ def _on_cluster(
     found = stack.enter_context(cluster(address.removeprefix("ray://")))
     require_free(found, {"CPU": float(cpus)})
     require_alike(found, mixed=False)
-    place = stack.enter_context(closing(OnCluster(found, folder or sweep_folder(experiment), cpus)))
-    return place, jobs or int(found.free().get("CPU", 1.0) // cpus)
+    executor = stack.enter_context(closing(ClusterExecutor(found, folder or sweep_folder(experiment), cpus)))
+    return executor, jobs or int(found.free().get("CPU", 1.0) // cpus)
 
 
 def _words(option: str, value: object) -> list[str]:

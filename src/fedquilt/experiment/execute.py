@@ -27,7 +27,7 @@ from fedquilt.experiment.result import Result
 from fedquilt.experiment.run_writer import RunWriter
 from fedquilt.experiment.storage import storing
 from fedquilt.experiment.under_way import UnderWay
-from fedquilt.experiment.watching import AboutRun, Watcher, tell
+from fedquilt.experiment.watching import AboutRun, Watcher, notify
 from fedquilt.round.federation import Federation
 from fedquilt.round.loop import rounds
 from fedquilt.round.measures import Measures, Record
@@ -44,7 +44,7 @@ def execute(
     from_start: bool = False,
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
-    """Run a federation to its last round, from where its folder left off; watchers are told of its `settings`.
+    """Run a federation to its last round, from where its folder left off; watchers are given its `settings`.
 
     The server's view of it is enough, where the engine runs clients elsewhere.
 
@@ -71,11 +71,11 @@ def execute(
                 if folder is not None and place:
                     folder.describe(environment() | place)
                 if not over:
-                    tell(watcher, "start", _about(federation, folder, settings))
-                tell(watcher, "begin", under_way.history, last)
+                    notify(watcher, "start", _about(federation, folder, settings))
+                notify(watcher, "begin", under_way.history, last)
                 if over:
                     return under_way.result(interrupted=False)
-                heard = partial(tell, watcher, "heard") if hasattr(watcher, "heard") else None
+                heard = partial(notify, watcher, "heard") if hasattr(watcher, "heard") else None
                 # What the server itself computes is computed where the clients are.
                 whole = federation if isinstance(federation, Federation) else None
                 placed = engine.placed(whole) if isinstance(engine, Settling) and whole is not None else federation
@@ -93,7 +93,7 @@ def execute(
                         done = under_way.over()
                         if run_writer is not None:
                             run_writer.keep(after, record, under_way.best, now=done)
-                        tell(watcher, "round", record)
+                        notify(watcher, "round", record)
                     if done:
                         break
         except KeyboardInterrupt:
@@ -105,10 +105,10 @@ def execute(
             interrupts.caught()
             if run_writer is not None:
                 run_writer.fail(str(error) if isinstance(error, FedquiltError) else None)
-            tell(watcher, "end", None)
+            notify(watcher, "end", None)
             raise
         result = under_way.result(interrupted)
-        tell(watcher, "end", result)
+        notify(watcher, "end", result)
     return result
 
 
@@ -116,7 +116,7 @@ def _opened(
     engine: Engine, federation: Federation | Server, watcher: Watcher | None
 ) -> AbstractContextManager[Session]:
     if isinstance(engine, Settling) and engine.compute == "compiled":
-        tell(watcher, "stage", "compiling the local steps, which can take a minute the first time")
+        notify(watcher, "stage", "compiling the local steps, which can take a minute the first time")
     # An engine of real sites needs the server's view alone; which of the two it is given, `built` has decided.
     return engine.open(federation)  # type: ignore[arg-type]
 

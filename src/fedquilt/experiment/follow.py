@@ -20,18 +20,18 @@ def follow(path: Path, after: int = 0) -> Iterator[dict[str, Any]]:
 
     A record that is damaged is passed over: `fedquilt show` says what is wrong with it.
     """
-    folder, place, node = RunFolder(path), 0, None
+    folder, offset, node = RunFolder(path), 0, None
     while True:
         going = folder.running()  # before the file is read: what a run writes last is not missed
         if folder.metrics.exists():
             with folder.metrics.open("rb") as file:
                 status = folder.metrics.stat()
-                if status.st_ino != node or status.st_size < place:  # begun again, or cut back to a checkpoint
-                    place, node = 0, status.st_ino
-                file.seek(place)
+                if status.st_ino != node or status.st_size < offset:  # begun again, or cut back to a checkpoint
+                    offset, node = 0, status.st_ino
+                file.seek(offset)
                 whole = file.read().rpartition(b"\n")[0]
             lines = whole.split(b"\n") if whole else []
-            place += len(whole) + bool(whole)
+            offset += len(whole) + bool(whole)
             for line in lines:
                 try:
                     record = read_record(line + b"\n")

@@ -25,7 +25,7 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.spec import Spec, SpecTable, check_spec, load_spec
 from fedquilt.experiment.tracking.trackers import made_trackers
-from fedquilt.experiment.watching import Watcher, Watchers, tell, together
+from fedquilt.experiment.watching import Watcher, Watchers, notify, together
 from fedquilt.round.federation import Federation
 from fedquilt.round.server import Server
 from fedquilt.round.session import Engine, Settling, settled
@@ -91,7 +91,7 @@ def run(
         try:
             with interrupts.allowed():
                 folder.begin(checked.to_toml(), environment())
-                _tell_loading(watcher, checked)
+                _notify_loading(watcher, checked)
                 federation, engine = (built or build)(checked)
                 checked, engine = _settled(checked, federation, engine, watcher)
         except (FedquiltError, KeyboardInterrupt):
@@ -125,7 +125,10 @@ def resume(
     found = folder.read_aloud()
     spec = spec_of(folder, found)
     if spec.parts["engine"].name == FLOWER and built is None:
-        raise RunError(f"{folder.path}: is a run of real sites; continue it with `fedquilt resume {folder.path}`")
+        raise RunError(
+            f"{folder.path}: is a run of real sites; continue it with `fedquilt resume {folder.path}` at the command line, "
+            "where the server runs"
+        )
     found.start(folder.path, from_start)  # refused before anything is changed
     watcher = _watched(spec, watcher)
     changed = [assignment(text) for text in sets]
@@ -144,7 +147,7 @@ def resume(
                 f"{folder.path}: has {found.round} rounds already; set --rounds to a larger number to continue it"
             )
     with folder.locked():
-        _tell_loading(watcher, spec)
+        _notify_loading(watcher, spec)
         federation, engine = (built or build)(spec)
         if isinstance(engine, AutoEngine) or spec.parts["engine"].arguments.get("compute") == "auto":
             # It was killed before that was decided.
@@ -159,14 +162,14 @@ def resume(
 
 
 def _watched(spec: Spec, watcher: Watcher | None) -> Watchers | None:
-    """Return all who are told how a run goes: who asked for it, and the trackers that the spec names."""
+    """Return all who watch a run: who asked for it, and the trackers that the spec names."""
     options = spec.options
     home = None if options.import_from is None else Path(options.import_from)
     return together([watcher, *made_trackers(options.track, home, f"{spec.source}: [run] track")])
 
 
-def _tell_loading(watcher: Watcher | None, spec: Spec) -> None:
-    tell(watcher, "stage", f"loading {spec.parts['data'].name}")
+def _notify_loading(watcher: Watcher | None, spec: Spec) -> None:
+    notify(watcher, "stage", f"loading {spec.parts['data'].name}")
 
 
 def _simulated(spec: Spec) -> Spec:
@@ -183,8 +186,8 @@ def _settled(
     if isinstance(federation, Server):  # whose sites have decided
         return spec, engine
     if isinstance(engine, AutoEngine):
-        found, why = chosen(engine, federation, spec.options.rounds, partial(tell, watcher, "stage"))
-        tell(watcher, "stage", f"engine: {in_words(found, why)}")
+        found, why = chosen(engine, federation, spec.options.rounds, partial(notify, watcher, "stage"))
+        notify(watcher, "stage", f"engine: {in_words(found, why)}")
         return with_engine(spec, found), found
     engine = settled(engine, federation, spec.options.rounds)
     part = spec.parts["engine"]

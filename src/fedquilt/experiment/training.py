@@ -44,7 +44,7 @@ from fedquilt.experiment.progress import default_display
 from fedquilt.experiment.result import Result
 from fedquilt.experiment.tracking.trackers import made_trackers
 from fedquilt.experiment.warm import warm
-from fedquilt.experiment.watching import Watcher, tell, together
+from fedquilt.experiment.watching import Watcher, notify, together
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.round.session import Engine, Settling, settled
@@ -101,7 +101,7 @@ def train(
     the folder holds of the rounds so far is set aside: a run all of whose checkpoints are damaged goes on in no other way.
 
     How training goes is shown on a terminal and in a notebook; `progress=False` shows nothing, and `progress=True` writes
-    lines elsewhere too. A `watcher` is told how it goes instead (see `Watcher`), and so are the tools that `track` names,
+    lines elsewhere too. A `watcher` is notified instead (see `Watcher`), and so are the tools that `track` names,
     as in a spec.
 
     `loss` is a name, or a function of outputs and targets that returns one loss per prediction; `metrics` are names or such
@@ -240,8 +240,8 @@ def _settled(engine: Engine, federation: Federation, rounds: int, watcher: Watch
     """Decide what the engine leaves open; say which one was chosen where none was given."""
     if not isinstance(engine, AutoEngine):
         return settled(engine, federation, rounds)
-    found, why = chosen_engine(engine, federation, rounds, partial(tell, watcher, "stage"))
-    tell(watcher, "stage", f"engine: {in_words(found, why)}")
+    found, why = chosen_engine(engine, federation, rounds, partial(notify, watcher, "stage"))
+    notify(watcher, "stage", f"engine: {in_words(found, why)}")
     return found
 
 

@@ -1,8 +1,8 @@
-"""Watchers: who is told how a run goes. Displays and trackers are watchers, and so is whatever a user writes.
+"""Watchers, which are notified of how a run goes. Displays and trackers are watchers, and so is whatever a user writes.
 
     stage    something that takes a while begins: loading, compiling
     start    the run is about to train; what it is called, where its folder is, its settings
-    begin    training starts, or goes on after some rounds
+    begin    training starts, or continues after some rounds
     heard    so many of a round's clients have answered
     round    a round has ended
     end      the run has ended, or failed
@@ -30,7 +30,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class AboutRun:
-    """What a watcher is told of a run: its name, its folder if it has one, and its settings, by table and key."""
+    """What a watcher is given of a run: its name, its folder if it has one, and its settings, by table and key."""
 
     name: str
     folder: Path | None
@@ -38,7 +38,7 @@ class AboutRun:
 
 
 class Watcher:
-    """Is told how a run goes. Every method may be left out.
+    """Is notified of how a run goes. Every method may be left out.
 
     >>> class Printer(Watcher):
     ...     def round(self, record):
@@ -51,10 +51,10 @@ class Watcher:
         """Something that takes a while begins."""
 
     def start(self, about: AboutRun) -> None:
-        """The run is about to train: not told of one that had ended before. Worker processes have been started."""
+        """The run is about to train: not called for one that had ended before. Worker processes have been started."""
 
     def begin(self, history: History, last: int) -> None:
-        """Training starts, or goes on after the rounds of `history`; round `last` is the last one."""
+        """Training starts, or continues after the rounds of `history`; round `last` is the last one."""
 
     def heard(self, clients: int, total: int) -> None:
         """That many of a round's clients have answered."""
@@ -69,8 +69,8 @@ class Watcher:
 METHODS = ("stage", "start", "begin", "heard", "round", "end")
 
 
-def tell(watcher: object, method: str, *about: Any) -> None:
-    """Tell a watcher something, if it has a method to be told by."""
+def notify(watcher: object, method: str, *about: Any) -> None:
+    """Call a method of a watcher, if it has it."""
     listens = getattr(watcher, method, None)
     if listens is not None:
         listens(*about)
@@ -78,37 +78,37 @@ def tell(watcher: object, method: str, *about: Any) -> None:
 
 @dataclass(frozen=True)
 class Watchers(Watcher):
-    """Several watchers as one: all are told, in their order."""
+    """Several watchers as one: all are notified, in their order."""
 
     each: tuple[object, ...]
 
     def stage(self, text: str) -> None:
-        """Tell all."""
-        self._tell("stage", text)
+        """Notify all."""
+        self._notify("stage", text)
 
     def start(self, about: AboutRun) -> None:
-        """Tell all."""
-        self._tell("start", about)
+        """Notify all."""
+        self._notify("start", about)
 
     def begin(self, history: History, last: int) -> None:
-        """Tell all."""
-        self._tell("begin", history, last)
+        """Notify all."""
+        self._notify("begin", history, last)
 
     def heard(self, clients: int, total: int) -> None:
-        """Tell all."""
-        self._tell("heard", clients, total)
+        """Notify all."""
+        self._notify("heard", clients, total)
 
     def round(self, record: Record) -> None:
-        """Tell all."""
-        self._tell("round", record)
+        """Notify all."""
+        self._notify("round", record)
 
     def end(self, result: Result | None) -> None:
-        """Tell all."""
-        self._tell("end", result)
+        """Notify all."""
+        self._notify("end", result)
 
-    def _tell(self, method: str, *about: Any) -> None:
+    def _notify(self, method: str, *about: Any) -> None:
         for watcher in self.each:
-            tell(watcher, method, *about)
+            notify(watcher, method, *about)
 
 
 def together(watchers: Iterable[object | None]) -> Watchers | None:
@@ -119,7 +119,7 @@ def together(watchers: Iterable[object | None]) -> Watchers | None:
 
 @dataclass(eq=False)
 class Harmless:
-    """A watcher that cannot end the run: if it fails, that is said once, and it is told nothing more."""
+    """A watcher that cannot end the run: if it fails, that is said once, and it is called no more."""
 
     name: str
     watcher: object
@@ -130,17 +130,17 @@ class Harmless:
         if method not in METHODS:
             raise AttributeError(method)
 
-        def told(*about: Any) -> None:
+        def called(*about: Any) -> None:
             if self.failed:
                 return
             try:
-                tell(self.watcher, method, *about)
+                notify(self.watcher, method, *about)
             except Exception as error:
                 self.failed = True
                 warnings.warn(
-                    f"{self.name} failed, and is not called again in this run, which goes on: {reason_of(error)}",
+                    f"{self.name} failed, and is not called again in this run, which continues: {reason_of(error)}",
                     RuntimeWarning,
                     stacklevel=2,
                 )
 
-        return told
+        return called

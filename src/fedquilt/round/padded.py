@@ -53,7 +53,7 @@ class Padded:
 
     @classmethod
     def of(cls, loaders: Sequence[BatchLoader], shape: Shape) -> Padded:
-        """Place the batches of some clients."""
+        """Executor the batches of some clients."""
         steps = max(len(loader.batches.cuts) for loader in loaders) - 1
         calls = -(-steps // shape.steps)
         # Padding is filled with an example of the client's own: its weight is 0, but 0·NaN would not be.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,9 @@ from fedquilt.base.errors import SpecError
 from fedquilt.base.records import describe
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
+from fedquilt.partition.population import Population
 
-if TYPE_CHECKING:
-    from fedquilt.partition.population import Population
-
-Available = Callable[[int, "Population", int], npt.NDArray[np.bool_]]
+Available = Callable[[int, Population, int], npt.NDArray[np.bool_]]
 """(round, all clients, seed) -> which of them can be asked."""
 
 
@@ -62,7 +60,6 @@ class Absence:
 
 
 Absent = Callable[[Asked], Absence]
-
 
 OverSelect = Callable[[Select, Indices, Indices, np.random.Generator], Indices]
 """(the method's own select, sizes of the clients to choose from, whom it chose, generator) -> whom the server asks."""

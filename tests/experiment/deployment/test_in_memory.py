@@ -17,6 +17,7 @@ from memory_grid import MemoryGrid, served
 
 import fedquilt
 from fedquilt.base.errors import RunError, SpecError
+from fedquilt.experiment.deployment import apps
 from fedquilt.experiment.deployment.apps import SITES, checked, conducted, host_of
 from fedquilt.experiment.deployment.folder import DeploymentFolder
 from fedquilt.experiment.deployment.template import write_folder
@@ -29,7 +30,7 @@ NAMES = ["bern", "oslo"]
 
 @pytest.fixture
 def clinics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeploymentFolder:
-    monkeypatch.setattr("fedquilt.experiment.deployment.apps.WAIT", 3.0)
+    monkeypatch.setattr(apps, "WAIT", 3.0)
     folder = DeploymentFolder(tmp_path / "clinics")
     write_folder(folder, NAMES)
     change(folder, "rounds = 5", "rounds = 2")
@@ -133,7 +134,7 @@ def test_a_site_whose_data_fail_says_so_without_details(clinics: DeploymentFolde
 
 
 def test_sites_that_are_not_there_are_named(clinics: DeploymentFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedquilt.experiment.deployment.apps.WAIT", 0.3)
+    monkeypatch.setattr(apps, "WAIT", 0.3)
     grid = grid_of(clinics)
     grid.offline = {0}
     with pytest.raises(RunError, match="site bern is not there: its SuperNode is not connected"):

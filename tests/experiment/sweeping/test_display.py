@@ -10,7 +10,7 @@ from rich.console import Console
 import fedquilt
 from fedquilt.experiment.sweeping.board import Board, TrialProgress
 from fedquilt.experiment.sweeping.display import LiveTable, SweepLines, overview
-from fedquilt.experiment.sweeping.places import Advanced, Begun, State
+from fedquilt.experiment.sweeping.executors import Advanced, Begun, State
 
 EXPERIMENT = fedquilt.experiment(
     {

@@ -12,6 +12,7 @@ import fedquilt
 from fedquilt.base.errors import SpecError
 from fedquilt.experiment.results.cells import cells_of
 from fedquilt.experiment.results.proposals import read_proposals
+from fedquilt.experiment.sweeping import search
 
 DIGITS: dict[str, Any] = {
     "run": {"rounds": 6},
@@ -40,7 +41,7 @@ class StopsAfter:
 @pytest.mark.timeout(300)
 def test_proposals_depend_on_results_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("optuna")
-    monkeypatch.setattr("fedquilt.experiment.sweeping.search.STARTUP", 4)  # the others follow from results
+    monkeypatch.setattr(search, "STARTUP", 4)  # the others follow from results
     tables = DIGITS | {"search": {"trials": 10, "seed": 2}}
     whole = fedquilt.sweep(tables, out=tmp_path / "whole", jobs=2)
     proposals = read_proposals(tmp_path / "whole")

@@ -33,6 +33,11 @@ DIGITS: dict[str, Any] = {
 RATES = DIGITS | {"grid": {"method.lr": [0.1, 0.5]}, "repeat": {"run.seed": [1, 2]}}
 
 
+@pytest.fixture
+def quick_sweeps() -> None:
+    """Start the process that trials come from as a sweep does, in these tests."""
+
+
 def digests(folder: Path, names: list[str]) -> list[str]:
     return [fedquilt.summary(folder / name)["digest"] for name in names]
 
@@ -43,7 +48,7 @@ def alone(folder: Path, *changes: str) -> str:
 
 
 class Nowhere:
-    """A place in which nothing may be started."""
+    """An executor that may start nothing."""
 
     def start(self, order: Any) -> None:
         raise AssertionError(f"{order.name} was to be started")
@@ -63,7 +68,7 @@ def test_trials_have_the_bits_of_runs_alone_and_are_kept(tmp_path: Path) -> None
     log = (out / names[0] / "log.txt").read_text()
     assert "lr=0.1,seed=1: begins, 3 rounds in all" in log
     assert "round 3/3  accuracy" in log
-    again = conduct(Listed(fedquilt.experiment(out / "experiment.toml"), out), out, place=Nowhere())  # type: ignore[arg-type]
+    again = conduct(Listed(fedquilt.experiment(out / "experiment.toml"), out), out, executor=Nowhere())  # type: ignore[arg-type]
     assert [(row.state, row.kept) for row in again.rows] == [("finished", True)] * 4
     # What goes on with the same bits goes on; what would have other bits is run again, and the old one is kept.
     metrics = (out / names[0] / "metrics.jsonl").read_text()

@@ -32,38 +32,6 @@ from fedquilt.data.preprocess import to_range
 
 Numbers = npt.NDArray[np.float64]
 
-_NUMBER = rb"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
-_LINE = re.compile(rb"\s*(%b)((?:\s+\d{1,9}:%b)*)\s*" % (_NUMBER, _NUMBER))
-
-
-def read_svmlight(path: Path, rows: int, columns: int, limit: int = 2**26) -> tuple[Numbers, Numbers]:
-    """Read the features, a row per example, and the labels of a file with known numbers of rows and columns.
-
-    The file may be packed with gzip, bzip2 or xz, to at most `limit` bytes of text.
-    """
-    lines = io.BytesIO(read_unpacked(path, limit))
-    numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-    if len(numbered) != rows:
-        raise DataError(f"{path}: {len(numbered)} examples, expected {rows}")
-    x, y = np.zeros((rows, columns)), np.zeros(rows)
-    for row, (number, line) in enumerate(numbered):
-        parts = _LINE.fullmatch(line)
-        if parts is None:
-            start = line[:40].decode(errors="replace").rstrip("\n")
-            raise DataError(f"{path}: line {number}: expected `label index:value …`, got {start!r}")
-        pairs = parts[2].replace(b":", b" ").split()
-        indices = np.array(pairs[::2], dtype=np.int64)
-        if len(indices) and not (indices.min() >= 1 and indices.max() <= columns):
-            wrong = next(int(index) for index in indices if not 1 <= index <= columns)
-            raise DataError(f"{path}: line {number}: feature {wrong}, expected 1 to {columns}")
-        y[row] = float(parts[1])
-        x[row, indices - 1] = np.array(pairs[1::2], dtype=np.float64)
-    huge = np.flatnonzero(~(np.isfinite(x).all(axis=1) & np.isfinite(y)))
-    if len(huge):
-        raise DataError(f"{path}: line {numbered[huge[0]][0]}: a number is too large")
-    return x, y
-
-
 Name = Literal["a1a", "svmguide1", "splice", "vehicle", "dna", "pendigits", "satimage", "usps"]
 
 
@@ -112,6 +80,7 @@ def _file(name: str, rows: int) -> LibsvmFile:
     return LibsvmFile(name, rows, DIGESTS.get(name))
 
 
+# What it is about, the number of classes, the number of features, the training file, the test file.
 SETS = {
     "a1a": Set(
         "who earns more than 50,000 dollars a year, 123 yes-or-no features",
@@ -146,6 +115,9 @@ SETS = {
 }
 
 VEHICLE_TRAIN = 500
+
+_NUMBER = rb"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+_LINE = re.compile(rb"\s*(%b)((?:\s+\d{1,9}:%b)*)\s*" % (_NUMBER, _NUMBER))
 
 
 @datasets.register
@@ -251,3 +223,35 @@ def _publish(name: str, about: Set) -> PublishedData:
 
 
 FILES = {name: _publish(name, about) for name, about in SETS.items()}
+
+
+def read_svmlight(path: Path, rows: int, columns: int, limit: int = 2**26) -> tuple[Numbers, Numbers]:
+    """Read the features, a row per example, and the labels of a file with known numbers of rows and columns.
+
+    The svmlight format has one line per example, `label index:value index:value …`, indices from 1; what is not named is 0.
+    Read here and not by scikit-learn, which takes a second to import, and so that a file cannot claim more rows or columns
+    than its data set has.
+
+    The file may be packed with gzip, bzip2 or xz, to at most `limit` bytes of text.
+    """
+    lines = io.BytesIO(read_unpacked(path, limit))
+    numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    if len(numbered) != rows:
+        raise DataError(f"{path}: {len(numbered)} examples, expected {rows}")
+    x, y = np.zeros((rows, columns)), np.zeros(rows)
+    for row, (number, line) in enumerate(numbered):
+        parts = _LINE.fullmatch(line)
+        if parts is None:
+            start = line[:40].decode(errors="replace").rstrip("\n")
+            raise DataError(f"{path}: line {number}: expected `label index:value …`, got {start!r}")
+        pairs = parts[2].replace(b":", b" ").split()
+        indices = np.array(pairs[::2], dtype=np.int64)
+        if len(indices) and not (indices.min() >= 1 and indices.max() <= columns):
+            wrong = next(int(index) for index in indices if not 1 <= index <= columns)
+            raise DataError(f"{path}: line {number}: feature {wrong}, expected 1 to {columns}")
+        y[row] = float(parts[1])
+        x[row, indices - 1] = np.array(pairs[1::2], dtype=np.float64)
+    huge = np.flatnonzero(~(np.isfinite(x).all(axis=1) & np.isfinite(y)))
+    if len(huge):
+        raise DataError(f"{path}: line {numbered[huge[0]][0]}: a number is too large")
+    return x, y

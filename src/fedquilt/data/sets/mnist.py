@@ -27,57 +27,6 @@ from fedquilt.data.preprocess import standardise, to_unit
 # No deflate stream grows by more than this when unpacked.
 _LARGEST_RATIO = 1032
 _CHUNK = 2**20
-
-
-def read_idx(path: Path, dimensions: int, digest: str | None = None, most: int | None = None) -> npt.NDArray[np.uint8]:
-    """Read an idx file of bytes, plain or packed, with that many dimensions.
-
-    `digest` is the SHA-256 of the unpacked content, so that a file packed anew is taken as well; `most` its size, where
-    that is known. The header is checked against it, the size of the file and the memory before any is taken for the data.
-    """
-    with unpacked(path, most) as file:
-        header = file.read(4 + 4 * dimensions)
-        shape = _shape(path, header, dimensions)
-        size = math.prod(shape)
-        if size > path.stat().st_size * _LARGEST_RATIO:
-            raise DataError(f"{path}: damaged: the header declares {size} bytes, more than the file can hold")
-        if most is not None and len(header) + size > most:
-            raise DataError(
-                f"{path}: damaged: the header declares {size} bytes, but the published file has at most {most}"
-            )
-        require_memory(f"{path}: {size:,} bytes of data", size)
-        content = bytearray(len(header) + size)  # in one piece: a sum would be a copy
-        content[: len(header)] = header
-        found = _fill(file, memoryview(content)[len(header) :])
-        more = found == size and bool(file.read(1))
-    if found != size or more:
-        words = "more" if more else f"{found}"
-        raise DataError(f"{path}: damaged: the header declares {size} bytes of data, but the file has {words}")
-    require_digest(path, [content], digest)
-    return np.frombuffer(content, dtype=np.uint8, offset=len(header)).reshape(shape)
-
-
-def _fill(file: BinaryIO, wanted: memoryview) -> int:
-    """Read into memory, part by part, and return how much there was."""
-    found = 0
-    while part := file.read(min(_CHUNK, len(wanted) - found)):
-        wanted[found : found + len(part)] = part
-        found += len(part)
-    return found
-
-
-def _shape(path: Path, header: bytes, dimensions: int) -> tuple[int, ...]:
-    wanted = bytes([0, 0, 8, dimensions])
-    if header[:4] != wanted:
-        raise DataError(
-            f"{path}: not an idx file of bytes with {dimensions} dimensions: "
-            f"begins with {header[:4].hex()}, expected {wanted.hex()}"
-        )
-    if len(header) < 4 + 4 * dimensions:
-        raise DataError(f"{path}: damaged: the header ends early")
-    return struct.unpack(f">{dimensions}I", header[4:])
-
-
 _IMAGE = 28 * 28
 
 
@@ -187,3 +136,54 @@ def read_split(part: str, files: PublishedData, check: bool = True) -> Split:
     if len(labels) and labels.max() > 9:
         raise DataError(f"{labels_path}: a label is {labels.max()}, expected 0 to 9")
     return Split(torch.from_numpy(images).unsqueeze(1), torch.from_numpy(labels).long())
+
+
+def read_idx(path: Path, dimensions: int, digest: str | None = None, most: int | None = None) -> npt.NDArray[np.uint8]:
+    """Read an idx file (http://yann.lecun.com/exdb/mnist/) of bytes, plain or packed, with that many dimensions.
+
+    It has two zero bytes, the type (8: unsigned bytes) and the number of dimensions, each as one byte; the sizes as 32-bit
+    big-endian numbers; the data. `digest` is the SHA-256 of the unpacked content, so that a file packed anew is taken as
+    well; `most` its size, where that is known. The header is checked against it, the size of the file and the memory before
+    any is taken for the data.
+    """
+    with unpacked(path, most) as file:
+        header = file.read(4 + 4 * dimensions)
+        shape = _shape(path, header, dimensions)
+        size = math.prod(shape)
+        if size > path.stat().st_size * _LARGEST_RATIO:
+            raise DataError(f"{path}: damaged: the header declares {size} bytes, more than the file can hold")
+        if most is not None and len(header) + size > most:
+            raise DataError(
+                f"{path}: damaged: the header declares {size} bytes, but the published file has at most {most}"
+            )
+        require_memory(f"{path}: {size:,} bytes of data", size)
+        content = bytearray(len(header) + size)  # in one piece: a sum would be a copy
+        content[: len(header)] = header
+        found = _fill(file, memoryview(content)[len(header) :])
+        more = found == size and bool(file.read(1))
+    if found != size or more:
+        words = "more" if more else f"{found}"
+        raise DataError(f"{path}: damaged: the header declares {size} bytes of data, but the file has {words}")
+    require_digest(path, [content], digest)
+    return np.frombuffer(content, dtype=np.uint8, offset=len(header)).reshape(shape)
+
+
+def _fill(file: BinaryIO, wanted: memoryview) -> int:
+    """Read into memory, part by part, and return how much there was."""
+    found = 0
+    while part := file.read(min(_CHUNK, len(wanted) - found)):
+        wanted[found : found + len(part)] = part
+        found += len(part)
+    return found
+
+
+def _shape(path: Path, header: bytes, dimensions: int) -> tuple[int, ...]:
+    wanted = bytes([0, 0, 8, dimensions])
+    if header[:4] != wanted:
+        raise DataError(
+            f"{path}: not an idx file of bytes with {dimensions} dimensions: "
+            f"begins with {header[:4].hex()}, expected {wanted.hex()}"
+        )
+    if len(header) < 4 + 4 * dimensions:
+        raise DataError(f"{path}: damaged: the header ends early")
+    return struct.unpack(f">{dimensions}I", header[4:])

@@ -7,6 +7,7 @@ import shutil
 import socket
 import stat
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -46,6 +47,15 @@ def environment(folder: DeploymentFolder, home: Path) -> dict[str, str]:
         VARIABLE: str(folder.path.resolve()),
     }
     return {**os.environ, **ours, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def port_of(folder: DeploymentFolder) -> int:
+    """Return where the SuperLink of a folder listens, as it was started last."""
+    config = folder.state / "flower" / "config.toml"
+    if not config.exists():
+        return PORT
+    address: str = tomllib.loads(config.read_text(encoding="utf-8"))["superlink"][CONNECTION]["address"]
+    return int(address.rpartition(":")[2])
 
 
 def server_environment(folder: DeploymentFolder, port: int) -> dict[str, str]:

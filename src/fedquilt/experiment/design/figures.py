@@ -140,8 +140,8 @@ def _panels(
 def _cells(
     given: Mapping[str, Any], axes: Sequence[Axis], cells: Sequence[tuple[str, ...]], where: str
 ) -> list[tuple[str, ...]]:
-    places = {axis_number(axes, name, where): value for name, value in given.items()}
-    cases = {number: case_of(axes[number], value, where) for number, value in places.items()}
+    numbered = {axis_number(axes, name, where): value for name, value in given.items()}
+    cases = {number: case_of(axes[number], value, where) for number, value in numbered.items()}
     found = [cell for cell in cells if all(cell[number] == case for number, case in cases.items())]
     if not found:
         raise SpecError(f"{where}: there is no such cell: a [[when]] leaves it out")

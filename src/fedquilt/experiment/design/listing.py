@@ -16,7 +16,7 @@ def wanted_cells(blueprint: Blueprint, only: Sequence[str]) -> tuple[tuple[str, 
     return tuple(
         cell
         for cell in blueprint.cells()
-        if not wanted or any(cell[axis] == case for places in wanted for axis, case in places)
+        if not wanted or any(cell[axis] == case for found in wanted for axis, case in found)
     )
 
 
@@ -36,16 +36,16 @@ def list_trials(blueprint: Blueprint, cells: Sequence[tuple[str, ...]]) -> tuple
 
 def _wanted(blueprint: Blueprint, name: str) -> list[tuple[int, str]]:
     """Find a case that is named alone, or with its axis, as in `batch=10`."""
-    places = [
+    found = [
         (number, case)
         for number, axis in enumerate(blueprint.axes)
         for case in axis.cases
         if name in (case, f"{axis.name}={case}")
     ]
-    if not places:
+    if not found:
         known = [case for axis in blueprint.axes for case in axis.cases]
         raise SpecError(f"--only {visible(name, 80)}: there is no such case; {nearest(name, known)}")
-    return places
+    return found
 
 
 def _require_own_folders(trials: Sequence[Trial], source: str) -> None:

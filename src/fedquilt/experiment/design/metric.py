@@ -94,7 +94,7 @@ def _options(
     """Name the keys of `[metric]` and their types."""
 
 
-_PLACES: dict[str, Along] = {
+_POINTS: dict[str, Along] = {
     "round": "rounds",
     "batches": "batches",
     "gradients": "gradients",
@@ -103,11 +103,11 @@ _PLACES: dict[str, Along] = {
 }
 """Keys that say where on the curve, and what they go along."""
 
-_LISTS = ("target", *_PLACES)
+_LISTS = ("target", *_POINTS)
 
 
 def read_metrics(content: object, source: str) -> tuple[CellMetric, ...]:
-    """Read `[metric]` or `[[metric]]`; a list of targets or places stands for as many metrics.
+    """Read `[metric]` or `[[metric]]`; a list of targets or points stands for as many metrics.
 
     >>> [metric.label for metric in read_metrics({"name": "at", "round": [1000, 2500]}, "spec")]
     ['round 1000', 'round 2500']
@@ -148,12 +148,12 @@ def _one(table: Table, where: str) -> CellMetric:
     name, target = found["name"], found["target"]
     if name not in NAMES:
         raise SpecError(f"{where} name: there is no metric {short(name)}; {nearest(name, NAMES)}")
-    places = [key for key in _PLACES if found[key] is not None]
-    if len(places) != (name == "at"):
+    points = [key for key in _POINTS if found[key] is not None]
+    if len(points) != (name == "at"):
         raise SpecError(
-            f"{where}: {name} needs one of {', '.join(_PLACES)}"
+            f"{where}: {name} needs one of {', '.join(_POINTS)}"
             if name == "at"
-            else f'{where} {places[0]}: belongs to name = "at"'
+            else f'{where} {points[0]}: belongs to name = "at"'
         )
     if (target is None) == (name in COSTS):
         wrong = "is required" if target is None else f"belongs to {', '.join(COSTS)}"
@@ -166,16 +166,16 @@ def _one(table: Table, where: str) -> CellMetric:
         raise SpecError(f"{where} relative_to: accuracies are relative to another cell's, and {name} are none")
     if found["ratio"] != "speedup" and found["baseline"] is None:
         raise SpecError(f"{where} ratio: is taken to a baseline: give one too, such as baseline = {{ method = … }}")
-    at = found[places[0]] if places else None
+    at = found[points[0]] if points else None
     relative = found["relative_to"] is not None
     return CellMetric(
-        label=found["label"] or _label(name, found["of"], target, found["n"], places, at, relative),
+        label=found["label"] or _label(name, found["of"], target, found["n"], points, at, relative),
         name=name,
         of=found["of"],
         target=target,
         n=found["n"] or 1,
         at=at,
-        along=_PLACES[places[0]] if places else _ALONG.get(name, "rounds"),
+        along=_POINTS[points[0]] if points else _ALONG.get(name, "rounds"),
         relative_to=found["relative_to"],
         baseline=found["baseline"],
         ratio=found["ratio"],
@@ -183,7 +183,7 @@ def _one(table: Table, where: str) -> CellMetric:
 
 
 def _label(
-    name: str, of: str, target: float | None, n: int | None, places: list[str], at: float | None, relative: bool
+    name: str, of: str, target: float | None, n: int | None, points: list[str], at: float | None, relative: bool
 ) -> str:
     """Name a metric as a column heading."""
     of = of.replace("_", " ")
@@ -192,7 +192,7 @@ def _label(
         "best": f"{'lowest' if of.replace(' ', '_') in LOWER else 'best'} {of}",
         "last": f"last {of}",
         "mean_of_last": f"{of}, mean of the last {n}",
-        "at": f"{places[0] if places else ''} {label(at)}",
+        "at": f"{points[0] if points else ''} {label(at)}",
     }
     if name in COSTS:
         return f"{COSTS[name]} to {share}{' relative' if relative else ''}"

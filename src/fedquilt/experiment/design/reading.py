@@ -73,8 +73,8 @@ def _resolved(metric: CellMetric, blueprint: Blueprint, axes: Sequence[Axis], ke
         given: Table | None = getattr(metric, key)
         if given is None:
             continue
-        places = {axis_number(on, name, f"{where} {key}"): value for name, value in given.items()}
-        cases = {number: case_of(on[number], value, f"{where} {key}{named}") for number, value in places.items()}
+        numbered = {axis_number(on, name, f"{where} {key}"): value for name, value in given.items()}
+        cases = {number: case_of(on[number], value, f"{where} {key}{named}") for number, value in numbered.items()}
         for cell in there:
             other = tuple(cases.get(number, case) for number, case in enumerate(cell))
             if other not in there:

@@ -48,8 +48,8 @@ class Range:
         >>> Range(0.001, 1.0, log=True).at_edge(0.0011), Range(0.001, 1.0, log=True).at_edge(0.02), Range(1, 9).at_edge(9)
         (True, False, True)
         """
-        low, high, place = (math.log(each) if self.log else each for each in (self.low, self.high, value))
-        return not EDGE <= (place - low) / (high - low) <= 1 - EDGE
+        low, high, position = (math.log(each) if self.log else each for each in (self.low, self.high, value))
+        return not EDGE <= (position - low) / (high - low) <= 1 - EDGE
 
 
 Values = list[Any] | Range

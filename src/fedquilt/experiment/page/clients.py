@@ -31,11 +31,11 @@ def clients_chart(held: Holdings, title: str | None = None) -> Any:
     order = _sorted(held.counts)
     every = f"{len(order):,} of {held.clients:,} clients" if len(order) < held.clients else f"{held.clients:,} clients"
     sizes = [
-        {"place": place, "client": held.shown[k], "examples": sum(held.counts[k].values())}
-        for place, k in enumerate(order)
+        {"position": position, "client": held.shown[k], "examples": sum(held.counts[k].values())}
+        for position, k in enumerate(order)
     ]
     width = max(WIDTH, min(7 * len(order), 700))
-    places = alt.Scale(domain=list(range(len(order))), paddingInner=0.05 if len(order) <= 60 else 0, paddingOuter=0)
+    positions = alt.Scale(domain=list(range(len(order))), paddingInner=0.05 if len(order) <= 60 else 0, paddingOuter=0)
     wide = max((row["examples"] for row in sizes), default=1) > 30 * min((row["examples"] for row in sizes), default=1)
     least = min((row["examples"] for row in sizes), default=1)
     low = 0.7 * least if wide else 0  # a bar on a log scale has to begin somewhere
@@ -44,7 +44,7 @@ def clients_chart(held: Holdings, title: str | None = None) -> Any:
         alt.Chart(alt.InlineData(values=sizes))
         .mark_bar(color="#6b7280")
         .encode(
-            x=alt.X("place:O", title=f"{every}, sorted by their largest class", scale=places).axis(
+            x=alt.X("position:O", title=f"{every}, sorted by their largest class", scale=positions).axis(
                 labels=False, ticks=False, domain=True
             ),
             y=alt.Y("examples:Q", title="examples", scale=tall, axis=alt.Axis(tickCount=3, format="~s", grid=False)),
@@ -56,12 +56,12 @@ def clients_chart(held: Holdings, title: str | None = None) -> Any:
     if not held.classes:
         return styled(bars.properties(height=160), title)
     rows = []
-    for place, k in enumerate(order):
+    for position, k in enumerate(order):
         total, low = sum(held.counts[k].values()), 0.0
         for label in sorted(held.counts[k]):
             share = 100 * held.counts[k][label] / total
             rows.append(
-                {"place": place, "client": held.shown[k], "class": held.name_of(label), "number": label}
+                {"position": position, "client": held.shown[k], "class": held.name_of(label), "number": label}
                 | {
                     "low": round(low, 3),
                     "high": round(low + share, 3),
@@ -76,7 +76,7 @@ def clients_chart(held: Holdings, title: str | None = None) -> Any:
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar(stroke="white", strokeWidth=0.3 if held.classes <= LISTED else 0)
         .encode(
-            x=alt.X("place:O", axis=None, scale=places),
+            x=alt.X("position:O", axis=None, scale=positions),
             y=alt.Y("low:Q", title="share of classes (%)", scale=alt.Scale(domain=[0, 100])).axis(grid=False),
             y2="high:Q",
             color=colour,

@@ -83,9 +83,9 @@ def points(line: Line, measure: str) -> list[dict[str, Any]]:
         point: dict[str, Any] = {"line": line.name, "round": round_, "value": mean, "runs": len(values)}
         point |= {"low": mean - std, "high": mean + std, "spread": std}
         for name in [name for name in ALONG if name != "round"]:
-            places = [place[name] for _, place in by_round[round_]]
-            known = [place for place in places if place is not None and drawable(place)]
-            if len(known) == len(places):
+            positions = [position[name] for _, position in by_round[round_]]
+            known = [position for position in positions if position is not None and drawable(position)]
+            if len(known) == len(positions):
                 point[name] = statistics.fmean(known)
         found.append({key: _short(value) for key, value in point.items()})
     return found
@@ -200,7 +200,7 @@ def _spread_out(rounds: list[int]) -> list[int]:
     if len(rounds) <= MOST:
         return rounds
     step = (len(rounds) - 1) / (MOST - 1)
-    return [rounds[round(place * step)] for place in range(MOST)]
+    return [rounds[round(position * step)] for position in range(MOST)]
 
 
 def _diverged(history: History) -> bool:

@@ -96,7 +96,7 @@ def _part(part: Part, number: int, level: int, figures: dict[str, Any]) -> str:
         items = "".join(f"<li>{_text(note)}</li>" for note in part.notes)
         pieces.append(f'<h{level + 1}>Damaged files</h{level + 1}><ul class="notes">{items}</ul>')
     if part.details:
-        details = "".join(_detail(detail, f"{number}-{place}") for place, detail in enumerate(part.details))
+        details = "".join(_detail(detail, f"{number}-{index}") for index, detail in enumerate(part.details))
         pieces.append(f"<h{level + 1}>How each was made</h{level + 1}>{details}")
     return "\n".join(piece for piece in [*pieces, "</section>"] if piece)
 
@@ -112,8 +112,8 @@ def _figure(figure: Figure, name: str, level: int) -> str:
 def _table(table: TextTable, level: int) -> str:
     shown = table.without_empty()
     kinds = [
-        "" if all(_is_number(row[place]) for row in shown.rows) else ' class="words"'
-        for place in range(len(shown.header))
+        "" if all(_is_number(row[index]) for row in shown.rows) else ' class="words"'
+        for index in range(len(shown.header))
     ]
     head = "".join(f'<th scope="col"{kind}>{_text(cell)}</th>' for cell, kind in zip(shown.header, kinds, strict=True))
     rows = "".join(
@@ -145,7 +145,7 @@ def _copies(written: dict[str, str]) -> str:
 
 
 def _detail(detail: Detail, name: str) -> str:
-    inner = "".join(_detail(run, f"{name}-{place}") for place, run in enumerate(detail.runs))
+    inner = "".join(_detail(run, f"{name}-{index}") for index, run in enumerate(detail.runs))
     facts = "".join(f"<dt>{_text(key)}</dt><dd>{_text(value)}</dd>" for key, value in detail.facts.items())
     command = f'<pre class="command"><code>{_text(detail.command)}</code></pre>' if detail.command else ""
     spec = f'<pre class="spec"><code>{_text(detail.spec)}</code></pre>' if detail.spec else ""

@@ -222,9 +222,9 @@ def _skew(study: Study) -> Figure | None:
     """Draw the cells over the EMD of their populations, if these differ."""
     experiment, metric = study.experiment, study.experiment.metric
     axes = experiment.blueprint.axes
-    places = [
-        place
-        for place, axis in enumerate(axes)
+    indices = [
+        index
+        for index, axis in enumerate(axes)
         if not any(key.partition(".")[0] in ("partition", "data") for case in axis.cases.values() for key in case.keys)
     ]
     unit = unit_of(metric)
@@ -236,7 +236,7 @@ def _skew(study: Study) -> Figure | None:
         known = [found.holdings.emd for found in seen if found is not None and found.holdings is not None]
         emds = [emd for emd in known if emd is not None]
         if emds:
-            kept = [(axes[place], cell.key[place]) for place in places if len(axes[place].cases) > 1]
+            kept = [(axes[index], cell.key[index]) for index in indices if len(axes[index].cases) > 1]
             line = ", ".join(case if axis.named else f"{axis.name} {case}" for axis, case in kept)
             spread = None if cell.std is None else round(unit.factor * cell.std, 4)
             value = round(unit.factor * cell.value, 4)

@@ -89,14 +89,14 @@ def _squares(experiment: Experiment, outcomes: Sequence[Outcome], across: str, d
             groups.setdefault((numbers[across], numbers[down]), []).append(outcome)
     metric, factor = experiment.metric, unit_of(experiment.metric).factor
     found = {}
-    for place, each in groups.items():
+    for point, each in groups.items():
         done = [measure(metric, outcome.history) for outcome in each if outcome.state == "finished"]
         values = [one.value for one in done if one.value is not None and not one.beyond]
         missing = next((outcome.state for outcome in each if outcome.state != "finished"), "not reached")
-        found[place] = (factor * statistics.fmean(values) if values else None, missing)
+        found[point] = (factor * statistics.fmean(values) if values else None, missing)
     known = [value for value, _ in found.values() if value is not None]
     best = (min if metric.lower_is_better else max)(known) if known else None
-    order = sorted(found, key=lambda place: (_shown(across, place[0]), _shown(down, place[1])))
+    order = sorted(found, key=lambda point: (_shown(across, point[0]), _shown(down, point[1])))
     return [
         Square(_words(across, x), _words(down, y), found[x, y][0], found[x, y][1], found[x, y][0] == best is not None)
         for x, y in order

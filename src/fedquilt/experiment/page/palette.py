@@ -36,7 +36,7 @@ def class_colours(classes: int) -> list[str]:
 
 def _shaded(colour: str, by: float) -> str:
     """Mix a colour with white by a share, or with black if it is below 0; black itself only gets lighter."""
-    parts = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+    parts = [int(colour[index : index + 2], 16) for index in (1, 3, 5)]
     by = by if any(parts) or by >= 0 else 1 + by
     mixed = (round(part + by * (255 - part) if by >= 0 else part * (1 + by)) for part in parts)
     return "#" + "".join(f"{part:02x}" for part in mixed)

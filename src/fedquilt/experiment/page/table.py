@@ -38,7 +38,7 @@ class TextTable:
         |---|---:|
         | a\\|b | 91.2% |
         """
-        lines = [self.header, tuple("---:" if place else "---" for place in range(len(self.header)))]
+        lines = [self.header, tuple("---:" if index else "---" for index in range(len(self.header)))]
         head = [f"| {' | '.join(map(_bar, lines[0]))} |", f"|{'|'.join(lines[1])}|"]
         return "\n".join([*head, *(f"| {' | '.join(map(_bar, row))} |" for row in self.rows)]) + "\n"
 

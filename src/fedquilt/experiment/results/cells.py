@@ -211,22 +211,22 @@ def _compared(experiment: Experiment, cells: list[Cell]) -> list[Cell]:
     if rule is None:
         return cells
     groups: dict[tuple[str, ...], list[int]] = {}
-    for place, cell in enumerate(cells):
+    for index, cell in enumerate(cells):
         apart = (case for axis, case in zip(experiment.key_axes, cell.key, strict=True) if axis not in rule.across)
-        groups.setdefault(tuple(apart), []).append(place)
-    for places in groups.values():
+        groups.setdefault(tuple(apart), []).append(index)
+    for indices in groups.values():
         repeats = experiment.blueprint.repeats
         # A repeat that is missing would be paired with another seed's.
-        known = [place for place in places if len(cells[place].values) == repeats and not cells[place].beyond]
+        known = [index for index in indices if len(cells[index].values) == repeats and not cells[index].beyond]
         if len(known) < 2 or repeats < 2:
             continue
         lower = cells[known[0]].metric.lower_is_better
-        samples = [cells[place].values for place in known]
+        samples = [cells[index].values for index in known]
         found = compare_to_best(samples, rule.test, rule.level, rule.sides, lower)
-        for number, place in enumerate(known):
+        for number, index in enumerate(known):
             test = found.tests[number]
-            cells[place] = replace(
-                cells[place],
+            cells[index] = replace(
+                cells[index],
                 best=number == found.best,
                 marked=found.not_worse[number],
                 p=None if test is None else test.p,

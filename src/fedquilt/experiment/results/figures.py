@@ -97,7 +97,7 @@ def _computed(
         if models[0].vector.shape != models[1].vector.shape:
             raise RunError(f"{runs[0].path} and {runs[1].path}: their models are not of the same layers")
         points = request.points or POINTS
-        theta = [FIRST + (LAST - FIRST) * place / max(points - 1, 1) for place in range(points)]
+        theta = [FIRST + (LAST - FIRST) * index / max(points - 1, 1) for index in range(points)]
         line = interpolate(federation, models[0], models[1], request.split, theta)
         return {"split": request.split, **asdict(line)}
     panels = []

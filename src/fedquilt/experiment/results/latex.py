@@ -80,7 +80,7 @@ def _lines(table: ResultTable, label: str) -> list[str]:
     for row, cells in zip(table.rows, table.cells, strict=True):
         if above and len(row) > 1 and row[0] != above[0]:
             lines.append(r"\addlinespace")
-        words = [_unless_above(row, above, place) for place in range(heads)]
+        words = [_unless_above(row, above, index) for index in range(heads)]
         for cell, compares in zip(cells, table.compares, strict=True):
             words += _words(cell, compares)
         lines.append(_line(words))
@@ -114,9 +114,9 @@ def _headings(table: ResultTable, widths: Sequence[int]) -> list[str]:
     return lines
 
 
-def _unless_above(row: tuple[str, ...], above: tuple[str, ...], place: int) -> str:
+def _unless_above(row: tuple[str, ...], above: tuple[str, ...], index: int) -> str:
     """Leave out a heading that stands in the row above too."""
-    return "" if row[: place + 1] == above[: place + 1] and place < len(row) - 1 else escaped(row[place])
+    return "" if row[: index + 1] == above[: index + 1] and index < len(row) - 1 else escaped(row[index])
 
 
 def _words(cell: Cell | None, compares: bool) -> list[str]:

@@ -34,7 +34,7 @@ def _words(cell: Cell | None, compares: bool) -> list[str]:
 
 
 def _line(words: list[str], escaped: int | None = None) -> str:
-    plain = [_plain(word) if escaped is None or place < escaped else word for place, word in enumerate(words)]
+    plain = [_plain(word) if escaped is None or index < escaped else word for index, word in enumerate(words)]
     return f"| {' | '.join(plain)} |"
 
 

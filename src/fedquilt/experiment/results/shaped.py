@@ -62,8 +62,8 @@ def shaped_html(table: ResultTable) -> str:
     above: tuple[str, ...] = ()
     for row, line in zip(table.rows, table.cells, strict=True):
         names = [
-            "" if row[: place + 1] == above[: place + 1] and place < len(row) - 1 else case
-            for place, case in enumerate(row)
+            "" if row[: index + 1] == above[: index + 1] and index < len(row) - 1 else case
+            for index, case in enumerate(row)
         ]
         head = "".join(f'<th scope="row">{_text(name)}</th>' for name in names)
         body.append(f"<tr>{head}{''.join(map(_cell, line))}</tr>")

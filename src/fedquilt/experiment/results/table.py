@@ -134,10 +134,10 @@ def table_of(experiment: Experiment, cells: Sequence[Cell]) -> ResultTable:
 
 def _heads(experiment: Experiment, cells: Sequence[Cell], axes: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the headings of rows or columns, in the order of the axes' cases, without those that have no cell."""
-    places = [experiment.key_axes.index(axis) for axis in axes]
+    indices = [experiment.key_axes.index(axis) for axis in axes]
     labels = [metric.label for metric in experiment.metrics]
     order = [list(experiment.axes.get(axis, labels)) for axis in axes]
-    found = {tuple(cell.key[place] for place in places) for cell in cells}
+    found = {tuple(cell.key[index] for index in indices) for cell in cells}
     return sorted(found, key=lambda head: [cases.index(case) for cases, case in zip(order, head, strict=True)])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedquilt.base.text import figure
 from fedquilt.experiment.design.trial import Trial
-from fedquilt.experiment.sweeping.places import ENDED, Advanced, Begun, State
+from fedquilt.experiment.sweeping.executors import ENDED, Advanced, Begun, State
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.conduct import conduct
 from fedquilt.experiment.sweeping.display import SweepWatcher
+from fedquilt.experiment.sweeping.executors import ENDED, Advanced
 from fedquilt.experiment.sweeping.jobs import Jobs, jobs_for
-from fedquilt.experiment.sweeping.places import ENDED, Advanced
 from fedquilt.experiment.sweeping.standing import standing
 from fedquilt.experiment.sweeping.sweep import sweep_folder
 

@@ -21,9 +21,9 @@ from fedquilt.experiment.imports import importing_refused
 from fedquilt.experiment.summary import quiet_summary
 from fedquilt.experiment.sweeping.board import Board, TrialProgress
 from fedquilt.experiment.sweeping.display import SweepWatcher
+from fedquilt.experiment.sweeping.executors import ENDED, Advanced, Begun, Ended, Executor, Order, State
 from fedquilt.experiment.sweeping.jobs import Jobs, jobs_for
-from fedquilt.experiment.sweeping.local import ThisMachine
-from fedquilt.experiment.sweeping.places import ENDED, Advanced, Begun, Ended, Order, Place, State
+from fedquilt.experiment.sweeping.local import LocalExecutor
 from fedquilt.experiment.sweeping.sources import Source
 from fedquilt.experiment.sweeping.standing import TrialStanding, standing
 
@@ -53,17 +53,17 @@ def conduct(
     jobs: int | None = None,
     watcher: SweepWatcher | None = None,
     budget: float | None = None,
-    place: Place | None = None,
+    executor: Executor | None = None,
 ) -> Conducted:
     """Run trials below a folder until there are no more, or until `budget` seconds have passed.
 
-    They run on this machine, or in another `place`.
+    They run on this machine, or where another `executor` runs them.
 
     On Ctrl-C trials save what is done, and the same call continues from there; a further Ctrl-C does not wait for that.
     """
     with interrupts.taken(signal.SIGINT), ExitStack() as stack:
         interrupts.hold()
-        return _Conductor(source, folder, jobs, watcher, budget, place, stack).conducted()
+        return _Conductor(source, folder, jobs, watcher, budget, executor, stack).conducted()
 
 
 class _Conductor:
@@ -74,11 +74,11 @@ class _Conductor:
         jobs: int | None,
         watcher: SweepWatcher | None,
         budget: float | None,
-        place: Place | None,
+        executor: Executor | None,
         stack: ExitStack,
     ) -> None:
         self._source, self._folder, self._watcher, self._stack = source, folder, watcher, stack
-        self._asked, self._given_place = jobs, place
+        self._asked, self._given_executor = jobs, executor
         self._until = None if budget is None else time.monotonic() + budget
         self._board = Board()
         self._waiting: list[int] = []
@@ -92,11 +92,11 @@ class _Conductor:
         self._jobs = Jobs(1, 1)
 
     @cached_property
-    def _place(self) -> Place:
+    def _executor(self) -> Executor:
         """Where trials run; nothing is started where all are finished."""
-        place = self._given_place or ThisMachine()
-        self._stack.callback(place.close)
-        return place
+        executor = self._given_executor or LocalExecutor()
+        self._stack.callback(executor.close)
+        return executor
 
     def conducted(self) -> Conducted:
         interrupted = out_of_time = False
@@ -156,7 +156,7 @@ class _Conductor:
             self._tries[number] += 1
             self._board.started(number)
             self._running.add(number)
-            self._place.start(order)
+            self._executor.start(order)
 
     def _order(self, number: int, trial: Trial) -> Order:
         spec = self._jobs.fitted(trial.spec, number in self._apart)
@@ -166,7 +166,7 @@ class _Conductor:
         return Order(number, trial.name, spec.to_toml(), source, home, str(folder), importing_refused())
 
     def _hear(self) -> None:
-        for event in self._place.wait(TICK):
+        for event in self._executor.wait(TICK):
             if event.number not in self._running:
                 continue
             if isinstance(event, Ended):
@@ -225,7 +225,7 @@ class _Conductor:
     def _stop(self, number: int) -> None:
         """Ask a trial to save what is done and to end."""
         self._asked_to_stop[number] = time.monotonic()
-        self._place.stop(number)
+        self._executor.stop(number)
 
     def _stop_all(self) -> None:
         """Let trials save what is done, and wait for them."""
@@ -239,7 +239,7 @@ class _Conductor:
             except KeyboardInterrupt:
                 interrupts.caught()
                 for number in self._running:
-                    self._place.stop(number, at_once=True)
+                    self._executor.stop(number, at_once=True)
 
     def _show(self) -> None:
         if self._watcher is not None:

@@ -24,7 +24,7 @@ STYLES = {"finished": "green", "diverged": "yellow", "failed": "red", "running":
 
 
 class SweepWatcher(Protocol):
-    """Is told how a sweep goes."""
+    """Is notified of how a sweep goes."""
 
     def show(self, board: Board) -> None:
         """Something has changed, or some time has passed."""
@@ -130,7 +130,7 @@ class SweepLines:
         for number, row in enumerate(board.rows):
             before = self._states.get(number)
             if row.state != before and not row.kept and (row.state != "waiting" or before == "running"):
-                self._print(f"{self._title}: [{number + 1}/{len(board.rows)}] {row.name}: {_told(row)}")
+                self._print(f"{self._title}: [{number + 1}/{len(board.rows)}] {row.name}: {_words_of(row)}")
             self._states[number] = row.state
         if time.monotonic() - self._said >= LINE_EVERY:
             self._print(f"{self._title}: {overview(board)}")
@@ -143,7 +143,7 @@ class SweepLines:
         """Nothing to clean up."""
 
 
-def _told(row: TrialProgress) -> str:
+def _words_of(row: TrialProgress) -> str:
     if row.state == "running":
         return "starts"
     done = f"{row.state} after {counted(row.round, 'round')} in {clock(row.seconds)}"

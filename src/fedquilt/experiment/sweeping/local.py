@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from fedquilt.base import interrupts
 from fedquilt.base.errors import WorkerError
+from fedquilt.experiment.sweeping.executors import Ended, Order, TrialEvent, read_event
 from fedquilt.experiment.sweeping.nursery import SAVING, command
-from fedquilt.experiment.sweeping.places import Ended, Order, TrialEvent, read_event
 
 LOOK = 1.0
 """Seconds between looks at whether the process that trials come from is still there."""
@@ -20,8 +20,8 @@ LOOK = 1.0
 MOST_STARTS = 3
 
 
-class ThisMachine:
-    """A `Place`: this machine."""
+class LocalExecutor:
+    """A `Executor`: this machine."""
 
     def __init__(self) -> None:
         """Start the process that trials come from; it makes itself ready meanwhile."""

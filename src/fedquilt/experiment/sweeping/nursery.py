@@ -3,7 +3,7 @@
 Importing PyTorch takes seconds; a process forked from one that has done so is ready at once, and as fresh as a new one:
 trials cannot disturb one another, whatever their code leaves behind. Orders come in through standard input, a line each;
 events go out through standard output, into which trials write themselves. When the input closes, the sweep is gone: what
-runs is told to save and to end.
+runs is asked to save and to end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from fedquilt.base import interrupts
-from fedquilt.experiment.sweeping.places import Ended, Order, decoded, written
+from fedquilt.experiment.sweeping.executors import Ended, Order, decoded, written
 
 IMPORTED = "fedquilt.experiment.sweeping.trial_process"
 """What every trial needs."""
@@ -62,11 +62,11 @@ class _Nursery:
     def __init__(self, fork: bool, heeded: set[signal.Signals]) -> None:
         self._fork, self._heeded = fork, heeded
         self._children: dict[int, int] = {}  # process ids by the numbers of trials
-        self._wake, told = os.pipe()
-        os.set_blocking(told, False)
+        self._wake, woken = os.pipe()
+        os.set_blocking(woken, False)
         os.set_blocking(self._wake, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(told)
+        signal.set_wakeup_fd(woken)
 
     def run(self) -> None:
         buffered, there = b"", True
@@ -94,7 +94,7 @@ class _Nursery:
         try:
             self._children[order.number] = self._forked(order) if self._fork else _started(line)
         except OSError as error:  # no more processes, or no memory
-            _tell(Ended(order.number, None, None, error.errno))
+            _report(Ended(order.number, None, None, error.errno))
 
     def _forked(self, order: Order) -> int:
         # A signal that arrives before the trial has taken signals over waits for that.
@@ -123,10 +123,10 @@ class _Nursery:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 del self._children[number]
-                _tell(Ended(number, None, None, os.waitstatus_to_exitcode(status)))
+                _report(Ended(number, None, None, os.waitstatus_to_exitcode(status)))
 
     def _end(self) -> None:
-        """Tell what runs to save and to end, and see to it that it does."""
+        """Ask what runs to save and to end, and see to it that it does."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             for child in self._children.values():
                 os.kill(child, number)
@@ -136,7 +136,7 @@ class _Nursery:
                 self._reap()
 
 
-def _tell(event: Ended) -> None:
+def _report(event: Ended) -> None:
     with suppress(OSError):  # nobody reads it any more, which is noticed by the input
         os.write(1, written(event))
 

@@ -16,8 +16,8 @@ from fedquilt.base import interrupts
 from fedquilt.base.errors import RunError
 from fedquilt.engines.cluster.connection import Cluster
 from fedquilt.engines.cluster.nodes import on_every_node
-from fedquilt.experiment.sweeping.local import LOOK, ThisMachine
-from fedquilt.experiment.sweeping.places import Ended, Order, TrialEvent
+from fedquilt.experiment.sweeping.executors import Ended, Order, TrialEvent
+from fedquilt.experiment.sweeping.local import LOOK, LocalExecutor
 
 
 class Host:
@@ -25,19 +25,19 @@ class Host:
 
     def __init__(self) -> None:
         """Start the process that trials are forked from."""
-        self._place = ThisMachine()
+        self._here = LocalExecutor()
 
     def start(self, order: Order) -> None:
         """Start a trial."""
-        self._place.start(order)
+        self._here.start(order)
 
     def told(self) -> Sequence[TrialEvent]:
         """Wait a little for the trial to tell something."""
-        return self._place.wait(LOOK)
+        return self._here.wait(LOOK)
 
     def stop(self, number: int, at_once: bool) -> None:
         """Ask the trial to end."""
-        self._place.stop(number, at_once)
+        self._here.stop(number, at_once)
 
 
 @dataclass(eq=False)
@@ -48,8 +48,8 @@ class _Busy:
     asked: Any
 
 
-class OnCluster:
-    """A `Place`: the nodes of a Ray cluster. A host that has ended a trial is given the next one."""
+class ClusterExecutor:
+    """An `Executor`: the nodes of a Ray cluster. A host that has ended a trial is given the next one."""
 
     def __init__(self, cluster: Cluster, folder: Path, cpus: int = 1) -> None:
         """Use a cluster whose nodes all see the sweep's folder; every trial takes so many CPUs of one node."""

@@ -28,7 +28,7 @@ from fedquilt.experiment.results.measured import curve_name, measure
 from fedquilt.experiment.results.outcome import outcome_of
 from fedquilt.experiment.results.proposals import Proposal, proposed_trials, write_proposals
 from fedquilt.experiment.sweeping.board import TrialProgress
-from fedquilt.experiment.sweeping.places import Advanced
+from fedquilt.experiment.sweeping.executors import Advanced
 
 if TYPE_CHECKING:
     import optuna
@@ -112,7 +112,7 @@ class Searched:
 
 
 def objective(metric: CellMetric) -> CellMetric:
-    """Return what a search goes by: the best of the curve where a cell shows what was spent, or a place on the curve.
+    """Return what a search goes by: the best of the curve where a cell shows what was spent, or a point of the curve.
 
     >>> objective(CellMetric("rounds to 97%", "rounds_to", target=0.97)).name, objective(CellMetric("", "last")).name
     ('best', 'last')
@@ -219,7 +219,7 @@ def _distribution(values: Values) -> optuna.distributions.BaseDistribution:
             if values.whole
             else FloatDistribution(values.low, values.high, values.log)
         )
-    return CategoricalDistribution(range(len(values)))  # places in the list, whose values may be of any kind
+    return CategoricalDistribution(range(len(values)))  # positions in the list, whose values may be of any kind
 
 
 def _proposed_value(values: Values, proposed: Any) -> Any:

@@ -11,7 +11,7 @@ from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.results.selection import trials_of
 from fedquilt.experiment.sweeping.board import TrialProgress
-from fedquilt.experiment.sweeping.places import Advanced
+from fedquilt.experiment.sweeping.executors import Advanced
 
 
 class Source(Protocol):

@@ -23,7 +23,7 @@ from fedquilt.experiment.storage import storing
 from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.conduct import conduct
 from fedquilt.experiment.sweeping.display import SweepWatcher
-from fedquilt.experiment.sweeping.places import Place
+from fedquilt.experiment.sweeping.executors import Executor
 from fedquilt.experiment.sweeping.sources import source_of
 
 
@@ -71,7 +71,7 @@ def sweep(
     watcher: SweepWatcher | None = None,
     unsets: Iterable[str] = (),
     budget_seconds: float | None = None,
-    place: Place | None = None,
+    executor: Executor | None = None,
 ) -> SweepResult:
     """Run every trial of an experiment (a file, or its tables) that is not finished.
 
@@ -79,7 +79,7 @@ def sweep(
     `log.txt` of its folder. A trial that fails or diverges is marked, and the others continue; a finished one is not run
     again unless what decides its result has changed. After an interruption, of whatever kind, or once `budget_seconds`
     have passed, the same call continues. `sets` and `unsets` change the experiment as for `run`, `scale` is one of its
-    scales, and `only` leaves the trials of these cases. `place` is where trials run, if not on this machine.
+    scales, and `only` leaves the trials of these cases. `executor` runs them elsewhere than on this machine.
 
     >>> import tempfile
     >>> tables = {
@@ -103,7 +103,7 @@ def sweep(
     with RunFolder(folder).locked():
         with storing(folder):
             write_whole(folder / EXPERIMENT, experiment.to_toml().encode())
-        done = conduct(source_of(experiment, folder), folder, jobs, watcher, budget_seconds, place)
+        done = conduct(source_of(experiment, folder), folder, jobs, watcher, budget_seconds, executor)
         if not (done.interrupted or done.out_of_time):
             figures_of(experiment, folder)  # while the code that they need is imported: a report imports none
     return SweepResult(experiment, folder, done.rows, done.interrupted, done.out_of_time)

@@ -1,4 +1,4 @@
-"""One trial in a process of its own: runs it, or goes on with it, and tells how it goes.
+"""One trial in a process of its own: runs it, or continues it, and reports how it goes.
 
 What the run says, warnings and tracebacks too, goes into `log.txt` in the trial's folder; events go through a pipe. When
 nobody reads that any more, the sweep was killed: the trial saves what is done and ends, as on Ctrl-C.
@@ -29,7 +29,7 @@ from fedquilt.experiment.imports import no_import
 from fedquilt.experiment.progress import Lines
 from fedquilt.experiment.run import Run, keeping_engine, read_spec, resume, run
 from fedquilt.experiment.spec import Spec, check_spec
-from fedquilt.experiment.sweeping.places import Advanced, Begun, Ended, Order, State, TrialEvent, written
+from fedquilt.experiment.sweeping.executors import Advanced, Begun, Ended, Order, State, TrialEvent, written
 from fedquilt.experiment.sweeping.standing import standing
 from fedquilt.experiment.toml import parse
 from fedquilt.experiment.watching import Watcher
@@ -38,7 +38,7 @@ LOG = "log.txt"
 
 
 def perform(order: Order, pipe: int) -> None:
-    """Run a trial to its end, and tell of it through a pipe; the caller's process has nothing else to do."""
+    """Run a trial to its end, and report on it through a pipe; the caller's process has nothing else to do."""
     interrupts.take(*interrupts.SIGNALS)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupts.SIGNALS)
     try:
@@ -48,7 +48,7 @@ def perform(order: Order, pipe: int) -> None:
         interrupts.caught()
         how = "interrupted"
     interrupts.ignore(*interrupts.SIGNALS)
-    _tell(pipe, Ended(order.number, how, _memory()), last=True)
+    _report(pipe, Ended(order.number, how, _memory()), last=True)
 
 
 def _performed(order: Order, pipe: int) -> State:
@@ -68,7 +68,7 @@ def _performed(order: Order, pipe: int) -> State:
                 print(f"{order.name}: is run again, since {found.why}; the run before is set aside")
                 RunFolder(folder.path.parent).set_aside(folder.path)
                 stack.enter_context(_logged(folder.path))
-            ended = _run(folder, spec, found.kind, _Teller(order, pipe))
+            ended = _run(folder, spec, found.kind, _Reporter(order, pipe))
         return "interrupted" if ended.result.interrupted else "diverged" if ended.result.diverged else "finished"
     except Exception as error:
         interrupts.caught()
@@ -79,7 +79,7 @@ def _performed(order: Order, pipe: int) -> State:
         return "failed"
 
 
-def _run(folder: RunFolder, spec: Spec, kind: str, watcher: _Teller) -> Run:
+def _run(folder: RunFolder, spec: Spec, kind: str, watcher: _Reporter) -> Run:
     if kind in ("shorter", "unfinished"):
         # It may end elsewhere now, and be trained by other workers; nothing else differs.
         spec = keeping_engine(spec, read_spec(folder))
@@ -109,8 +109,8 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"warning: {message}", flush=True)
 
 
-class _Teller(Watcher):
-    """A watcher that writes the log and tells of rounds."""
+class _Reporter(Watcher):
+    """A watcher that writes the log and reports rounds."""
 
     def __init__(self, order: Order, pipe: int) -> None:
         self._number, self._pipe = order.number, pipe
@@ -124,12 +124,12 @@ class _Teller(Watcher):
         sys.stdout.flush()
 
     def begin(self, history: History, last: int) -> None:
-        """Tell where the trial is."""
+        """Report where the trial is."""
         self._lines.begin(history, last)
         sys.stdout.flush()
         best, lowest = history.best, history.lowest
         event = Begun(self._number, history.last, last, best[1] if best else None, lowest[1] if lowest else None)
-        _tell(self._pipe, event)
+        _report(self._pipe, event)
 
     def heard(self, clients: int, total: int) -> None:
         """See whether the sweep is still there: rounds may be long."""
@@ -137,14 +137,14 @@ class _Teller(Watcher):
             raise KeyboardInterrupt
 
     def round(self, record: dict[str, Any]) -> None:
-        """Tell of the round."""
+        """Report the round."""
         self._lines.round(record)
         sys.stdout.flush()
         scores = record["accuracy"], record["loss"], record.get("validation_accuracy")
-        _tell(self._pipe, Advanced(self._number, record["round"], *scores))
+        _report(self._pipe, Advanced(self._number, record["round"], *scores))
 
 
-def _tell(pipe: int, event: TrialEvent, last: bool = False) -> None:
+def _report(pipe: int, event: TrialEvent, last: bool = False) -> None:
     try:
         os.write(pipe, written(event))
     except OSError:

@@ -35,7 +35,7 @@ def mlflow() -> MLflow:
 
 
 class MLflow:
-    """Logs the settings as parameters and a round's numbers as metrics; a resumed run goes on in the same MLflow run."""
+    """Logs the settings as parameters and a round's numbers as metrics; a resumed run continues in the same MLflow run."""
 
     def __init__(self, library: Any) -> None:
         """Keep the library."""

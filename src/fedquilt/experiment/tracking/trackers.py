@@ -16,7 +16,7 @@ from fedquilt.experiment.imports import imported
 from fedquilt.experiment.watching import METHODS, Harmless
 
 KEPT = "tracking"
-"""The folder of a run in which trackers keep what they need to go on with it."""
+"""The folder of a run in which trackers keep what they need to continue it."""
 
 FURTHER = ("local_loss", "per_client_accuracy", "per_client_accuracy_worst_tenth", "conflict_rate", "simulated_seconds")
 
@@ -72,7 +72,7 @@ def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recalled(folder: Path | None, tracker: str) -> str | None:
-    """Return the identifier that a tracker gave a run before, so that the same one goes on."""
+    """Return the identifier that a tracker gave a run before, so that the same one continues."""
     path = None if folder is None else folder / KEPT / tracker
     if path is None or not path.is_file():
         return None

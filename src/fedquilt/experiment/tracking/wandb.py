@@ -34,7 +34,7 @@ class WeightsAndBiases:
         self._run: Any = None
 
     def start(self, about: AboutRun) -> None:
-        """Open the run; a resumed one goes on under the same identifier."""
+        """Open the run; a resumed one continues under the same identifier."""
         identifier = recalled(about.folder, "wandb") or secrets.token_hex(8)
         remember(about.folder, "wandb", identifier)
         self._run = self._library.init(

@@ -1,7 +1,7 @@
-"""Where trials run: a place takes orders, tells how they go, and stops them.
+"""Executors, which run trials: they take orders, report how they go, and stop them.
 
-A place knows nothing of experiments. It is given numbered orders, each with all that a trial needs, and what it tells is
-small: whatever is long, such as the reason of a failure, is in the trial's folder.
+An executor knows nothing of experiments. It is given numbered orders, each with all that a trial needs, and what it reports
+is small: whatever is long, such as the reason of a failure, is in the trial's folder.
 """
 
 from __future__ import annotations
@@ -102,14 +102,14 @@ def read_event(line: bytes) -> TrialEvent:
     return _KINDS[kind](*values)  # type: ignore[no-any-return]
 
 
-class Place(Protocol):
+class Executor(Protocol):
     """Where trials run: this machine, or another."""
 
     def start(self, order: Order) -> None:
         """Start a trial."""
 
     def wait(self, seconds: float) -> Sequence[TrialEvent]:
-        """Wait for trials to tell something, and return it; nothing, if so many seconds pass before."""
+        """Wait for trials to report something, and return it; nothing, if so many seconds pass before."""
 
     def stop(self, number: int, at_once: bool = False) -> None:
         """Ask a trial to save what is done and to end; or end it `at_once`, where its newest checkpoint is."""
