@@ -8,8 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from fedquilt.cli.console import out, say
-from fedquilt.cli.exits import FAILED
+from fedquilt.cli.console import FAILED, out, say
 
 if TYPE_CHECKING:
     from fedquilt.engines.cluster.nodes import Node
