@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("flwr")
 
@@ -27,6 +30,13 @@ from fedquilt.experiment.export import export
 from fedquilt.experiment.summary import quiet_summary
 
 NAMES = ["bern", "oslo"]
+
+
+@pytest.fixture(autouse=True)
+def own_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every test import its own data.py: here they are all in one process."""
+    monkeypatch.delitem(sys.modules, "data", raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 @pytest.fixture
@@ -210,10 +220,29 @@ def test_a_spec_with_sites_is_checked(before: str, after: str, words: str, clini
         clinics.load()
 
 
-@pytest.mark.parametrize("source", ["digits", "code"])
+@pytest.mark.parametrize("source", ["digits", "csv", "parquet", "images", "code"])
 def test_templates_run(source: Any, tmp_path: Path) -> None:
+    """Each with files as its README tells users to put them there."""
     folder = DeploymentFolder(tmp_path / source)
     write_folder(folder, NAMES, source)
-    ended = fedquilt.run(folder.path, ["run.rounds=1", "model.name=softmax_regression"], out=tmp_path / "run")
+    rng = np.random.default_rng(1)
+    for owner in ("server", *NAMES):
+        home = folder.path / "data"
+        home.mkdir(exist_ok=True)
+        columns = {"age": rng.normal(size=30), "weight": rng.normal(size=30), "label": np.arange(30) % 2}
+        if source == "csv":
+            rows = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+            (home / f"{owner}.csv").write_text("\n".join(rows) + "\n")
+        elif source == "parquet":
+            pytest.importorskip("pyarrow.parquet").write_table(
+                pytest.importorskip("pyarrow").table(columns), home / f"{owner}.parquet"
+            )
+        elif source == "images":
+            for number in range(20):
+                path = home / owner / ("cat", "dog")[number % 2] / f"{number}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(path)
+    sets = ["run.rounds=1", "model.name=softmax_regression"]
+    ended = fedquilt.run(folder.path, sets, out=tmp_path / "run")
     assert ended.result.history.records[0]["applied"]
     assert (folder.key("bern").stat().st_mode & 0o777, folder.keys.stat().st_mode & 0o777) == (0o600, 0o700)
