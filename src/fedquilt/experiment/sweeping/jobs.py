@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fedquilt.base.cores import cores
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import engines
-from fedquilt.engines.processes import cores
 from fedquilt.experiment.spec import Spec, SpecTable
 from fedquilt.experiment.tables import DEFAULT_ENGINE
 
