@@ -135,7 +135,7 @@ def test_a_tracker_that_fails_does_not_end_the_run(command, tmp_path):
     plain = command("run", "spec.toml", "--out", "plain")
     answer = command("run", "spec.toml", "--out", "out", "--set", 'run.track=["mine:Breaks"]')
     assert answer.code == plain.code == 0
-    assert answer.err.count("mine:Breaks failed, and is not called again in this run, which goes on: OSError") == 1
+    assert answer.err.count("mine:Breaks failed, and is not called again in this run, which continues: OSError") == 1
     assert fedquilt.summary("out")["digest"] == fedquilt.summary("plain")["digest"]
 
 

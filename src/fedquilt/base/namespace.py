@@ -47,7 +47,9 @@ class Namespace(ModuleType):
         super().__setattr__(name, value)
 
     def _is_home(self, module: ModuleType, name: str) -> bool:
-        return name in vars(module) and module.__name__ == self.home(name)
+        """Say whether a file, or a folder of a namespace that is not the root, defines the public name that it has."""
+        folder = hasattr(module, "__path__") and "." in self.__name__
+        return (folder or name in vars(module)) and f"{self.home(name)}.".startswith(f"{module.__name__}.")
 
     def __dir__(self) -> list[str]:
         version = ["__version__"] if "__version__" in vars(self) else []
