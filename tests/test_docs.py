@@ -82,7 +82,7 @@ def test_specs_pass(page: Path, beside_examples: Path) -> None:
 @pytest.mark.parametrize("page", pages_with("sh"))
 def test_commands_are_understood(page: Path) -> None:
     for block in blocks(page, "sh"):
-        for line in block.splitlines():
+        for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
             if words[:1] == ["fedquilt"]:
                 COMMANDS[words[1]].make_context(words[1], words[2:])

@@ -79,6 +79,7 @@ def said(answer: tuple[int, str, str], file: Path) -> bool:
     return file.name in answer[2]
 
 
+@pytest.mark.timeout(600)  # it calls two hundred commands: minutes on a busy machine
 def test_every_flipped_bit_is_said_or_changes_nothing(
     whole: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

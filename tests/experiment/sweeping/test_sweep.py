@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -34,8 +35,9 @@ RATES = DIGITS | {"grid": {"method.lr": [0.1, 0.5]}, "repeat": {"run.seed": [1, 
 
 
 @pytest.fixture
-def quick_sweeps() -> None:
-    """Start the process that trials come from as a sweep does, in these tests."""
+def as_for_users(quick_sweeps: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the process that trials come from as a sweep does."""
+    monkeypatch.setattr(local, "subprocess", subprocess)
 
 
 def digests(folder: Path, names: list[str]) -> list[str]:
@@ -54,7 +56,7 @@ class Nowhere:
         raise AssertionError(f"{order.name} was to be started")
 
 
-def test_trials_have_the_bits_of_runs_alone_and_are_kept(tmp_path: Path) -> None:
+def test_trials_have_the_bits_of_runs_alone_and_are_kept(tmp_path: Path, as_for_users: None) -> None:
     out = tmp_path / "rates"
     done = fedquilt.sweep(RATES, out=out, jobs=2)
     names = ["lr=0.1,seed=1", "lr=0.1,seed=2", "lr=0.5,seed=1", "lr=0.5,seed=2"]
@@ -174,8 +176,8 @@ def test_a_client_that_ends_its_process_costs_that_client_alone(tmp_path: Path) 
 def test_out_of_time_and_back(tmp_path: Path) -> None:
     long = RATES | {"run": {"rounds": 100_000, "checkpoint_seconds": 60}}
     rounds = [0, 0]
-    for _ in range(10):  # on a busy machine, the time may be over before a round is
-        stopped = fedquilt.sweep(long, out=tmp_path / "runs", jobs=2, budget_seconds=6)
+    for _ in range(30):  # on a busy machine, the time may be over before a round is
+        stopped = fedquilt.sweep(long, out=tmp_path / "runs", jobs=2, budget_seconds=2)
         assert stopped.out_of_time
         assert [row.state for row in stopped.trials] == ["interrupted", "interrupted", "waiting", "waiting"]
         saved = [
@@ -199,7 +201,7 @@ def test_two_sweeps_of_one_folder(tmp_path: Path) -> None:
         fedquilt.sweep(RATES, out=tmp_path)
 
 
-def test_the_process_that_trials_come_from_may_die(tmp_path: Path) -> None:
+def test_the_process_that_trials_come_from_may_die(tmp_path: Path, as_for_users: None) -> None:
     """Trials notice it, and are gone on with from another one."""
     killed: list[Any] = []
 
@@ -282,7 +284,7 @@ def test_a_sweep_from_another_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough  # each of its trials imports PyTorch
-def test_where_processes_cannot_be_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_processes_cannot_be_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_for_users: None) -> None:
     def unforked(main: str) -> list[str]:
         start = (
             "import sys; sys.path[:] = {!r}; from fedquilt.experiment.sweeping import nursery; nursery.FORKS = False; "
