@@ -40,7 +40,12 @@ ExperimentFile = Annotated[Path, typer.Argument(metavar="FILE", help="An experim
 Scale = Annotated[str | None, typer.Option("--scale", help="The name of one of the experiment's scales.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", help="Trials at once (default: one per core).")]
 Only = Annotated[
-    list[str] | None, typer.Option("--only", metavar="CASE", help="Run the trials of this case only; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="CASE",
+        help="Run the trials of this case only; repeatable: cases of one axis are added up, those of several combined.",
+    ),
 ]
 
 

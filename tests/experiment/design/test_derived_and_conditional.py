@@ -223,6 +223,9 @@ def test_only_some_cases() -> None:
     experiment = load(case=METHODS, grid={"method.batch": [10, 20]}, only=["FedProx"])
     assert {trial.cell for trial in experiment.trials} == {("FedProx", "10"), ("FedProx", "20")}
     assert len(load(case=METHODS, grid={"method.batch": [10, 20]}, only=["batch=10"]).trials) == 4
+    assert len(load(case=METHODS, grid={"method.batch": [10, 20]}, only=["batch=10", "batch=20"]).trials) == 8
+    both = load(case=METHODS, grid={"method.batch": [10, 20]}, only=["FedProx", "batch=10"])
+    assert {trial.cell for trial in both.trials} == {("FedProx", "10")}
 
 
 # cross-validation

@@ -11,12 +11,15 @@ from fedquilt.experiment.design.trial import Trial
 
 
 def wanted_cells(blueprint: Blueprint, only: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the cells that have one of these cases; all of them, if none is named."""
-    wanted = [_wanted(blueprint, name) for name in only]
+    """Return the cells that have one of the cases named on each axis that any is named of; all, if none is named."""
+    by_axes: dict[frozenset[int], set[tuple[int, str]]] = {}
+    for name in only:
+        found = _wanted(blueprint, name)
+        by_axes.setdefault(frozenset(axis for axis, _ in found), set()).update(found)
     return tuple(
         cell
         for cell in blueprint.cells()
-        if not wanted or any(cell[axis] == case for found in wanted for axis, case in found)
+        if all(any(cell[axis] == case for axis, case in cases) for cases in by_axes.values())
     )
 
 
