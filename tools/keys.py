@@ -83,6 +83,8 @@ def takes(hint: Any) -> str:
         return takes(kind) + bounds(kind, rules) if kind in (int, float) else takes(kind)
     if typing.get_origin(hint) in (list, tuple):
         return "list of " + takes(typing.get_args(hint)[0]).replace("number", "numbers")
+    if typing.get_origin(hint) is dict:
+        return "table of " + takes(typing.get_args(hint)[1]).replace("number", "numbers")
     return {bool: "true or false", int: "whole number", float: "number", str: "text", Path: "path"}[hint]
 
 

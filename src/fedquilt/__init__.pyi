@@ -33,6 +33,7 @@ from fedquilt.engines.default import auto
 from fedquilt.engines.flower.engine import flower
 from fedquilt.engines.inline import inline
 from fedquilt.engines.processes import processes, vectorised
+from fedquilt.engines.ray import ray
 from fedquilt.experiment.design.experiment import Experiment, experiment
 from fedquilt.experiment.evaluate import evaluate
 from fedquilt.experiment.export import export
@@ -170,6 +171,7 @@ __all__ = [
     "processes",
     "projected",
     "quantity_skew",
+    "ray",
     "report",
     "resume",
     "rounds_to",

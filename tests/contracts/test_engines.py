@@ -32,7 +32,12 @@ HOSTILE, HONEST = 3, 1
 """The largest client is honest, and shares a block with the other."""
 
 ARGUMENTS = {"processes": {"workers": 2}, "vectorised": {"workers": 2, "block": 2}}
-ENGINES: dict[str, Callable[[], Any]] = {name: partial(engines[name], **ARGUMENTS.get(name, {})) for name in engines}
+ELSEWHERE = ("flower", "ray")
+"""Engines whose workers are not started here: tests/experiment/deployment, tests/engines/ray_cluster.py."""
+
+ENGINES: dict[str, Callable[[], Any]] = {
+    name: partial(engines[name], **ARGUMENTS.get(name, {})) for name in engines if name not in ELSEWHERE
+}
 ENGINES |= {
     "small": lambda: SmallEngine(Execution()),
     "small, in blocks": lambda: SmallEngine(Execution(block=2)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -39,11 +39,12 @@ class Memory:
     hires: bool = True
     room: int = 2
     late: int = 0
+    queue: int = 1
 
     def __post_init__(self) -> None:
         self.lanes_are = "lanes"
         self.events: deque[Event] = deque()
-        self.at_work: dict[int, Task] = {}
+        self.at_work: dict[int, deque[Task]] = {}
         self.free: dict[int, int] = {}
         self.alive: set[int] = set()
         self.given: list[tuple[int, Task, int]] = []
@@ -57,7 +58,7 @@ class Memory:
         lane = next(self.numbers)
         self.alive.add(lane)
         self.free[lane] = self.room
-        self.events.append(Joined(lane, f"lane {lane}", self.room, clients))
+        self.events.append(Joined(lane, f"lane {lane}", self.room, clients, self.queue))
         return lane
 
     def publish(self, model, broadcast) -> int:
@@ -70,21 +71,21 @@ class Memory:
 
     def give(self, lane, task, published) -> None:
         assert lane in self.alive
-        assert lane not in self.at_work, "one task at a time"
+        assert len(self.at_work.get(lane, ())) < self.queue, "it has as many tasks as it may"
         assert published in self.published
         self.free[lane] -= task.fills
         assert self.free[lane] >= 0, "no room for its answer"
         self.given.append((lane, task, published))
-        self.at_work[lane] = task
+        self.at_work.setdefault(lane, deque()).append(task)
 
     def wait(self, seconds):
         if not (self.events or self.at_work) and self.late:
             self.late -= 1
             self.join()
         if not self.events:
-            for lane, task in list(self.at_work.items()):
+            for lane, tasks in list(self.at_work.items()):
                 try:
-                    reply = self.act(task)
+                    reply = self.act(tasks[0])
                 except EOFError as error:
                     self.leave(lane, "signal SIGKILL", at=error.args[0] if error.args else 0)
                     break
@@ -92,7 +93,9 @@ class Memory:
                     self.leave(lane, "it was gone", blameless=True)
                     break
                 if reply is not None:
-                    del self.at_work[lane]
+                    tasks.popleft()
+                    if not tasks:
+                        del self.at_work[lane]
                     self.events.append(Answered(lane, reply))
                     break
         assert self.events or seconds is not None, "it would wait for ever"
@@ -130,7 +133,9 @@ def done(task: Task) -> Reply:
 
 
 def train(*clients: int, alone: bool = False) -> Task:
-    return Task("train", 1, list(clients), [10 * client for client in clients], [None] * len(clients), alone)
+    """A block of clients to train."""
+    slots, states = [10 * client for client in clients], [None] * len(clients)
+    return Task("train", 1, list(clients), slots, states, alone, block=len(clients))
 
 
 def names(pieces) -> list[list[int]]:
@@ -239,6 +244,40 @@ def test_what_a_lane_was_doing_when_it_died_is_done_again_first():
     with pytest.warns(RuntimeWarning, match=r"lane 0 died \(signal SIGKILL\); its work is done again"):
         assert names(Scheduler(memory).begin(model(), [train(0), train(1)])) == [[0], [1]]
     assert [task.clients for _, task, _ in memory.given] == [[0], [0], [0], [1]]
+
+
+def test_tasks_are_queued_at_lanes_while_there_is_one_for_every_lane():
+    memory = Memory(lambda task: None, lanes=2, queue=2, room=9)
+    Scheduler(memory).begin(model(), [train(client) for client in range(5)])
+    assert [(lane, task.clients[0]) for lane, task, _ in memory.given] == [(0, 0), (1, 1), (0, 2), (1, 3)]
+    memory = Memory(lambda task: None, lanes=2, queue=2, room=9)
+    Scheduler(memory).begin(model(), [train(client) for client in range(3)])
+    assert [lane for lane, *_ in memory.given] == [0, 1]  # the third goes to whoever is free first
+
+
+def test_all_tasks_of_a_lane_that_died_are_done_again_and_only_the_first_is_blamed():
+    memory = Memory(dying(0), lanes=1, queue=2, room=9)
+    pieces = sorted(Scheduler(memory).begin(model(), [train(0), train(1), train(2)]))
+    assert [[fault.client for fault in piece.faults] for piece in pieces] == [[0], [], []]
+    assert names(pieces) == [[], [1], [2]]
+    assert [task.clients[0] for _, task, _ in memory.given] == [0, 1, 0, 1, 0, 1, 1, 2]
+
+
+def test_a_group_whose_lane_died_is_done_client_by_client_and_so_the_guilty_one_is_found():
+    """Where a lane does not say which client it is at, unless it does them alone; done alone, they have the same bits."""
+    inner = dying(1)
+
+    def act(task):
+        try:
+            return inner(task)
+        except EOFError as error:
+            raise EOFError(error.args[0] if task.alone else None) from None
+
+    memory = Memory(act, lanes=1)
+    (piece,) = Scheduler(memory).begin(model(), [replace(train(0, 1, 2), block=1)])
+    assert [(fault.client, fault.reason) for fault in piece.faults] == [(1, "3 lanes died on it (signal SIGKILL)")]
+    assert names([piece]) == [[0, 2]]
+    assert [(task.alone, len(task.clients)) for _, task, _ in memory.given] == [(False, 3), *[(True, 3)] * 3, (True, 2)]
 
 
 def test_after_three_deaths_a_client_is_left_out():

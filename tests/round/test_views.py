@@ -196,7 +196,7 @@ def test_a_server_holds_no_labels_or_rows_of_clients(blobs: Data, unbalanced: Pa
 def test_a_site_of_several_clients_trains_them_in_blocks(federate: Callable[..., Federation]) -> None:
     federation = federate(BASE)
     state, chosen = federation.start().groups[0].state, [1, 3]
-    task = Task("train", 1, chosen, [0, 1], [None, None])
+    task = Task("train", 1, chosen, [0, 1], [None, None], block=2)
     execution, sent = Execution(block=2), []
     with pinned():
         for site in (federation.site, federation.site.only(chosen)):

@@ -85,6 +85,28 @@ class ExactMean:
             scaled[:count].copy_(rows).mul_(torch.tensor(factors, dtype=torch.float64)[:, None]).round_()
             self._sum.add_(whole[:count].copy_(scaled[:count]).sum(dim=0))
 
+    def add_sum(self, slots: Sequence[int], total: Tensor, weights: Sequence[float]) -> None:
+        """Take in what another mean for the same cohort has summed: the same bits as its vectors one by one.
+
+        >>> part, mean = ExactMean(2, planned_weight=4.0), ExactMean(2, planned_weight=4.0)
+        >>> part.add(0, torch.tensor([1.0, 2.0]), 1.0)
+        >>> part.add(1, torch.tensor([5.0, 2.0]), 3.0)
+        >>> mean.add_sum([0, 1], part.total, [1.0, 3.0])
+        >>> mean.finish()
+        tensor([4., 2.])
+        """
+        self._weights.update(zip(slots, weights, strict=True))
+        if not len(total):
+            return
+        low, high = torch.aminmax(total)
+        self._reserve(max(-int(low), int(high), 0))
+        self._sum.add_(total)
+
+    @property
+    def total(self) -> Tensor:
+        """The sum so far, as integers."""
+        return self._sum
+
     def _reserve(self, bound: int) -> None:
         self._bound += bound
         if self._bound > _INT64_MAX:

@@ -1,4 +1,4 @@
-"""What clients send back, one by one or a block at once, what is known of them before, and what takes their updates in."""
+"""What clients send back, one by one, a block at once or summed, what is known of them before, and what takes it in."""
 
 from __future__ import annotations
 
@@ -90,13 +90,35 @@ class BlockUpdate:
             yield ClientUpdate(client, slot, *rest)
 
 
-Answer = ClientUpdate | BlockUpdate | Fault
-"""What an engine yields."""
+@dataclass(frozen=True, eq=False)
+class PartialSum:
+    """What several clients send back, summed where they were trained: `total` is the sum as 64-bit integers.
+
+    It is exact (`fedquilt.algorithm.exact`), so that the mean over a cohort has the same bits as from single updates. They
+    have neither client state nor an extra upload.
+    """
+
+    clients: Sequence[int]
+    slots: Sequence[int]
+    total: Tensor
+    weights: Sequence[float]
+    losses: Sequence[float]
+    steps: Sequence[int]
+    examples: Sequence[int]
+
+    def __len__(self) -> int:
+        """Count the clients."""
+        return len(self.clients)
+
+
+Answer = ClientUpdate | BlockUpdate | PartialSum | Fault
+"""What an engine yields. A partial sum only where the plan says that nobody needs single updates (`Plan.sums`)."""
 
 
 def one_by_one(answers: Iterable[Answer]) -> Iterator[ClientUpdate | Fault]:
-    """Take blocks apart."""
+    """Take blocks apart; a sum cannot be."""
     for answer in answers:
+        assert not isinstance(answer, PartialSum), "updates were summed that are needed one by one"
         if isinstance(answer, BlockUpdate):
             yield from answer
         else:
@@ -128,6 +150,18 @@ class BlockFold(Fold, Protocol):
 
     def add_block(self, block: BlockUpdate) -> None:
         """Take in the updates of a block. Its tensors may be overwritten after the call."""
+
+
+@runtime_checkable
+class SummingFold(Fold, Protocol):
+    """A fold that is an exact sum: parts of it can be made elsewhere, and have the same bits."""
+
+    @property
+    def total(self) -> Tensor:
+        """What was taken in, as 64-bit integers."""
+
+    def add_sum(self, part: PartialSum) -> None:
+        """Take in what another such fold, for the same cohort, has taken in."""
 
 
 Reduce = Callable[[Cohort], Fold]

@@ -16,6 +16,7 @@ _WORDS = {
     "Path": "path",
     "Rate": "number above 0, or a table of how it changes over rounds",
     "Seed": "whole number, at least 0",
+    "dict[str, float]": "table of numbers",
     "ChangingCount": "whole number, at least 1, or a table of how it changes over rounds",
     "BatchSize": "whole number, at least 1, or inf",
     "ChangingBatchSize": "whole number, at least 1, or inf, or a table of how it changes over rounds",
@@ -85,6 +86,8 @@ def _takes(hint: ast.expr | None, module: str) -> str:
             return "anything"
         case ast.Name(name) if name in _WORDS:
             return _WORDS[name]
+        case ast.Subscript() if ast.unparse(hint) in _WORDS:
+            return _WORDS[ast.unparse(hint)]
         case ast.Name(name):
             return _meant(name, module) or name
         case ast.BinOp(left, ast.BitOr(), ast.Constant(None)):

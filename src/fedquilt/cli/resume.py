@@ -20,6 +20,9 @@ UNTOUCHED = "Interrupted before training went on: the run is as it was."
 def resume(
     run_folder: RunFolderPath,
     rounds: Annotated[int | None, typer.Option(help="Run up to this many rounds instead.")] = None,
+    changes: Annotated[
+        list[str], typer.Option("--set", help="Change the engine: --set engine.name=processes. Repeatable.")
+    ] = [],  # noqa: B006 - Typer copies it
     no_import: NoImport = False,
     from_start: Annotated[
         bool, typer.Option("--from-start", help="Train again from the first round; the present files are set aside.")
@@ -40,7 +43,7 @@ def resume(
     aside = _set_aside(run_folder)
     try:
         # A finished run is opened all the same: its result is said again.
-        ended = fedquilt.resume(run_folder, rounds, display, from_start)
+        ended = fedquilt.resume(run_folder, rounds, display, from_start, sets=changes)
     finally:
         if display is not None:
             display.close()

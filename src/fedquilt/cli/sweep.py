@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import closing
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,8 @@ from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scal
 from fedquilt.cli.report import show_results
 
 if TYPE_CHECKING:
+    from fedquilt.experiment.design.experiment import Experiment
+    from fedquilt.experiment.sweeping.executors import Executor
     from fedquilt.experiment.sweeping.sweep import SweepResult
 
 EXAMPLE = "fedquilt sweep experiments/mcmahan-2017/table-1.toml --scale small"
@@ -32,6 +35,9 @@ def sweep(
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Stop after so many minutes; the same command continues later.")
     ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="Run the trials on a Ray cluster: ray://HOST:PORT, ray://auto or ray://local.")
+    ] = None,
     no_import: NoImport = False,
 ) -> None:
     """Run an experiment's trials, several at once; finished ones are kept, interrupted ones continued."""
@@ -41,8 +47,12 @@ def sweep(
     display = sweep_display(out, file.stem)
     budget = None if minutes is None else 60 * minutes
     # The process that trials are started from imports PyTorch while this one does, and not after it.
-    with closing(LocalExecutor()) as here, closing(display):
+    with ExitStack() as stack:
+        here: Executor | None = stack.enter_context(closing(LocalExecutor())) if on is None else None
+        stack.enter_context(closing(display))
         experiment = fedquilt.experiment(file, sets or (), unsets or (), scale, only or ())
+        if here is None:
+            here, jobs = _on_cluster(stack, str(on), experiment, folder, jobs)
         done = fedquilt.sweep(experiment, (), folder, jobs, (), None, display, (), budget, here)
     _close(done)
     if done.interrupted or done.out_of_time:
@@ -51,6 +61,7 @@ def sweep(
         again += [word for change in sets or () for word in ("--set", change)]
         again += [word for key in unsets or () for word in ("--unset", key)] + _words("--out", folder)
         again += _words("--minutes", None if minutes is None else f"{minutes:g}") + ["--no-import"] * no_import
+        again += _words("--on", on)
         say(f"{'Interrupted' if done.interrupted else 'Out of time'}. Continue with: {shlex.join(again)}")
         raise typer.Exit(INTERRUPTED)
     states = [row.state for row in done.trials]
@@ -58,6 +69,27 @@ def sweep(
         complain(f"every trial diverged. {HINT}.")
     if all(state == "diverged" for state in states) or "failed" in states:
         raise typer.Exit(FAILED)
+
+
+def _on_cluster(
+    stack: ExitStack, address: str, experiment: Experiment, folder: Path | None, jobs: int | None
+) -> tuple[Executor, int]:
+    """Connect to a cluster; return what runs trials on it, and how many of them at once."""
+    from fedquilt.base.errors import SpecError
+    from fedquilt.engines.cluster.connection import cluster, require_free
+    from fedquilt.engines.cluster.nodes import require_alike
+    from fedquilt.experiment.sweeping.on_cluster import ClusterExecutor
+    from fedquilt.experiment.sweeping.sweep import sweep_folder
+
+    if not address.startswith("ray://"):
+        raise SpecError(f"--on {address}: write ray://HOST:PORT, ray://auto or ray://local")
+    engines = [trial.spec.parts["engine"].arguments for trial in experiment.trials]
+    cpus = max((engine.get("workers") or 1 for engine in engines), default=1)
+    found = stack.enter_context(cluster(address.removeprefix("ray://")))
+    require_free(found, {"CPU": float(cpus)})
+    require_alike(found, mixed=False)
+    executor = stack.enter_context(closing(ClusterExecutor(found, folder or sweep_folder(experiment), cpus)))
+    return executor, jobs or int(found.free().get("CPU", 1.0) // cpus)
 
 
 def _words(option: str, value: object) -> list[str]:

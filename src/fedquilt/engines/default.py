@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from fedquilt.base.arguments import Workers
+from fedquilt.base.cores import cores
 from fedquilt.base.registry import engines
 from fedquilt.base.rng import generator
 from fedquilt.base.text import counted
@@ -20,7 +21,7 @@ from fedquilt.engines.executing import Executing
 from fedquilt.engines.execution import Compute, Execution
 from fedquilt.engines.inline import InlineEngine
 from fedquilt.engines.pipes import Start
-from fedquilt.engines.processes import ProcessEngine, cores, process_engine
+from fedquilt.engines.processes import ProcessEngine, process_engine
 from fedquilt.round.federation import Federation
 from fedquilt.round.session import Engine, Session
 

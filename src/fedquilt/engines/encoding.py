@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any, get_args
 
 from safetensors import SafetensorError
 from torch import Tensor, float32, int64
 
 from fedquilt.algorithm.state import ServerState
-from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Fault, Kind
+from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Cohort, Fault, Kind, PartialSum
 from fedquilt.compute.layout import Layout, ModelState, State
 from fedquilt.compute.tensors import from_bytes, to_bytes
 from fedquilt.engines.shared import rows_of, write
-from fedquilt.engines.tasks import Do, Reply, Task, TaskResult
+from fedquilt.engines.tasks import Do, Reply, Sums, Task, TaskResult
 from fedquilt.round.evaluation import Counted, SplitName
 
 WHOLE, FLOAT, NUMBER = frozenset({int}), frozenset({float}), frozenset({int, float})
@@ -49,7 +50,9 @@ def encode_task(task: Task, **more: Any) -> tuple[bytes, bytes]:
     (3, b'')
     """
     about: dict[str, Any] = {"do": task.do, "round": task.round, "clients": [*task.clients], "slots": [*task.slots]}
-    about |= {"alone": task.alone, "gone": [*task.gone], "split": task.split, "rows": task.rows}
+    about |= {"alone": task.alone, "gone": [*task.gone], "split": task.split, "rows": task.rows, "block": task.block}
+    if task.sums is not None:
+        about["sums"] = [*task.sums.cohort], [task.sums.weights[slot] for slot in task.slots]
     client_states: State = {str(index): each for index, each in enumerate(task.client_states) if each is not None}
     about |= {"client_states": bool(client_states)} | more
     return json.dumps(about).encode(), to_bytes(client_states) if client_states else b""
@@ -78,14 +81,14 @@ def decode_task(said: Any, tensors: bytes) -> Task:
         _require(len(places) == len(gone) and all(index < len(clients) + len(gone) for index in places))
         _require(tables.keys() <= {str(index) for index in range(len(clients))})
         _require(all(isinstance(table, dict) for table in tables.values()))
+        _require(type(said["block"]) is int and 0 < said["block"] < LIMIT)
+        sums = _sums(said["sums"], slots) if "sums" in said else None
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ProtocolError("its message has another form than a task's") from None
     states = [tables.get(str(index)) for index in range(len(clients))]
     left_out = [(index, client) for index, client in gone]
-    first, last = rows
-    return Task(
-        said["do"], said["round"], clients, slots, states, said["alone"], left_out, said["split"], (first, last)
-    )
+    how = {"split": said["split"], "rows": (rows[0], rows[1]), "block": said["block"], "sums": sums}
+    return Task(said["do"], said["round"], clients, slots, states, said["alone"], left_out, **how)
 
 
 def encode_model(model: ModelState, broadcast: State) -> bytes:
@@ -138,6 +141,10 @@ def encode_reply(reply: Reply, rows: ModelState | None = None) -> tuple[bytes, b
             about = {"client": result.client, "slot": result.slot, "fault": result.reason, "kind": result.kind}
             answers.append(about)
             continue
+        if isinstance(result, PartialSum):
+            answers.append({name: list(getattr(result, name)) for name in BLOCK})
+            tables[str(index)] = {"sum": result.total}
+            continue
         table: dict[str, Any] = {}
         if isinstance(result, BlockUpdate):
             answers.append({name: list(getattr(result, name)) for name in BLOCK})
@@ -180,6 +187,10 @@ def decode_reply(task: Task, said: Any, tensors: bytes, rows: ModelState | None 
                 results.append(_fault(about) if isinstance(about, dict) else _counted(about))
                 continue
             table = tables.get(str(index), {})
+            if "sum" in table:
+                _require(task.sums is not None and table.keys() == {"sum"})
+                results.append(_partial_sum(about, table["sum"]))
+                continue
             _require(table.keys() <= {"client_state", "extra_upload", "values"})
             if "clients" in about:
                 count = len(about["clients"])
@@ -227,10 +238,29 @@ def _counted(counted: Any) -> Counted:
 
 
 def _block(about: dict[str, Any], values: ModelState) -> BlockUpdate:
+    _columns(about)
+    _require(len(about["clients"]) == len(values.vector))
+    return BlockUpdate(values=values, **about)
+
+
+def _partial_sum(about: dict[str, Any], total: Any) -> PartialSum:
+    _columns(about)
+    _require(isinstance(total, Tensor) and total.dtype == int64 and total.dim() == 1 and bool(about["clients"]))
+    return PartialSum(total=total, **about)
+
+
+def _columns(about: dict[str, Any]) -> None:
+    """Check what is said of several clients, in columns."""
     _require(about.keys() == BLOCK.keys())
     _require(all({*map(type, about[name])} <= types for name, types in BLOCK.items()))
-    _require({len(column) for column in about.values()} == {len(values.vector)})
-    return BlockUpdate(values=values, **about)
+    _require(len({len(column) for column in about.values()}) == 1)
+
+
+def _sums(said: Any, slots: list[int]) -> Sums:
+    (parameters, weight, clients, population), weights = said
+    _require(all(type(number) is int and 0 <= number < LIMIT for number in (parameters, clients, population)))
+    _require(all(type(each) in NUMBER and isfinite(each) for each in (weight, *weights)))
+    return Sums(Cohort(parameters, weight, clients, population), dict(zip(slots, weights, strict=True)))
 
 
 def _update(about: dict[str, Any], table: dict[str, Any], values: ModelState) -> ClientUpdate:

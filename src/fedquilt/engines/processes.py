@@ -7,7 +7,6 @@ the same bits.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedquilt.base.arguments import Size, Workers
+from fedquilt.base.cores import cores
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import engines
 from fedquilt.compute.device import Device, Placement, Precision
@@ -90,15 +90,6 @@ def usual_start(device: str) -> Start:
     'spawn'
     """
     return "fork" if device == "cpu" and sys.platform == "linux" else "spawn"
-
-
-def cores() -> int:
-    """Return how many cores this process may use.
-
-    >>> cores() >= 1
-    True
-    """
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,16 @@ NOBODY = Reply([])
 
 
 class Done(NamedTuple):
-    """A task that is done: its number in the job, the task as it was done, the reply, and the clients left out of it."""
+    """A task that is done: its number in the job, the task as it was done, the reply, the clients left out of it.
+
+    `seconds` is the CPU that it took, where that is known.
+    """
 
     number: int
     task: Task
     reply: Reply
     faults: Sequence[Fault]
+    seconds: float | None = None
 
 
 @dataclass(eq=False)
@@ -51,10 +55,12 @@ class _Ticket:
     faults: list[Fault] = field(default_factory=list)
     cleared: bool = False
 
-    def busy_with(self, at: int) -> int | None:
+    def busy_with(self, at: int | None) -> int | None:
         """Return the slot of the client at a position, which may be out of range; None: it is one of several."""
         slots = self.task.slots
-        return slots[min(max(at, 0), len(slots) - 1)] if self.task.single else None
+        if not self.task.single or (at is None and len(slots) > 1):
+            return None
+        return slots[min(max(at or 0, 0), len(slots) - 1)]
 
     def leave_out(self, slot: int, reason: str, kind: Kind) -> None:
         """Go on without the client in a slot."""
@@ -75,14 +81,14 @@ class _Ticket:
         """Leave out the client that lanes died on; where it is not known which, find it."""
         if slot is not None:
             self.leave_out(slot, reason, "died")
-        elif not self.cleared:
+        elif not (self.cleared or self.task.alone):
             self.do_alone()
         else:
             self.leave_out_all(f"cannot be trained in a block: {reason}", "died")
 
     def clear(self) -> bool:
         """Say whether a block must be done together once more: who is at fault alone is left out by now, or nobody is."""
-        if not (self.task.fills and self.task.alone):
+        if not (self.task.fills and self.task.alone) or self.task.block == 1:
             return False
         self.task, self.cleared, self.deaths = replace(self.task, alone=False), True, Counter()
         return True
@@ -102,14 +108,21 @@ class _Job:
 
 @dataclass(eq=False)
 class _Lane:
-    """A lane as the scheduler sees it; `held` are the numbers of the jobs whose answers take its room."""
+    """A lane as the scheduler sees it: what it was `given`, of which it does the first now, and waits with the rest.
+
+    `held` are the numbers of the jobs whose answers take its room.
+    """
 
     about: Joined
     held: list[int] = field(default_factory=list)
-    job: _Job | None = None
-    ticket: _Ticket | None = None
+    given: deque[tuple[_Job, _Ticket]] = field(default_factory=deque)
     since: float = 0.0
     seen: int = 0
+
+    @property
+    def ticket(self) -> _Ticket | None:
+        """The task that it does now."""
+        return self.given[0][1] if self.given else None
 
     def serves(self, task: Task) -> bool:
         return self.about.clients is None or all(client in self.about.clients for client in task.clients)
@@ -118,12 +131,9 @@ class _Lane:
         return not task.fills or len(self.held) < self.about.room
 
     def end_task(self) -> tuple[_Job, _Ticket]:
-        """Have no task any more."""
-        assert self.job is not None
-        assert self.ticket is not None
-        job, ticket = self.job, self.ticket
-        self.job = self.ticket = None
-        return job, ticket
+        """Be done with the first task; the next one begins now."""
+        self.since, self.seen = time.monotonic(), 0
+        return self.given.popleft()
 
 
 class Answers(Iterator[Done]):
@@ -230,7 +240,7 @@ class Scheduler:
             if receipt is not None:
                 self._release(receipt, job)
             return
-        self._finish(job, ticket, answered.reply, receipt)
+        self._finish(job, ticket, answered.reply, receipt, answered.seconds)
 
     def _lane_left(self, left: Left) -> None:
         """Take leave of a lane; its task is done again."""
@@ -238,7 +248,10 @@ class Scheduler:
         if lane is None or lane.ticket is None:
             return
         job, ticket = lane.end_task()
+        self._take_back(lane)
         slot = ticket.busy_with(left.at) if ticket.task.clients else None
+        if slot is None and ticket.task.block == 1 and ticket.task.clients:
+            ticket.do_alone()  # the same bits, and next time it is known who is to blame
         if not left.blameless:
             ticket.deaths[slot] += 1
             if ticket.deaths[slot] >= DEATHS_ALLOWED:
@@ -266,12 +279,13 @@ class Scheduler:
         """End a lane whose time is up, unless it has gone on to another client meanwhile."""
         number = lane.about.lane
         at = self._transport.progress(number)
-        if at != lane.seen:
+        if at is not None and at != lane.seen:
             lane.seen, lane.since = at, time.monotonic()
             return
         self._transport.stop(number)
         del self._lanes[number]
         job, ticket = lane.end_task()
+        self._take_back(lane)
         slot = ticket.busy_with(at)
         if slot is None and not ticket.cleared:
             ticket.do_alone()
@@ -297,10 +311,10 @@ class Scheduler:
 
     def _leave_out_rest(self, job: _Job, reason: str) -> None:
         """Leave out the clients of a job that have not answered; lanes that are at work for them are stopped."""
-        for lane in [lane for lane in self._lanes.values() if lane.job is job]:
+        for lane in [lane for lane in self._lanes.values() if any(given is job for given, _ in lane.given)]:
             self._transport.stop(lane.about.lane)
             del self._lanes[lane.about.lane]
-            job.queue.append(lane.end_task()[1])
+            self._take_back(lane)
         for ticket in list(job.queue):
             job.queue.remove(ticket)
             ticket.leave_out_all(reason, "too slow")
@@ -309,26 +323,43 @@ class Scheduler:
     # Where tasks go
 
     def _hand_out(self) -> None:
-        """Give every free lane the first task that it can do. One that has no room for its answer has to wait."""
-        for lane in self._lanes.values():
-            if lane.ticket is not None:
-                continue
-            for job in self._jobs:
-                ticket = next((ticket for ticket in job.queue if lane.serves(ticket.task)), None)
-                if ticket is not None:
-                    if lane.has_room(ticket.task):
-                        self._give(lane, job, ticket)
-                    break
+        """Give lanes the first tasks that they can do, free ones first. One with no room for an answer has to wait.
+
+        A task is queued at a busy lane only while there is one for every lane: the last ones go to whoever is free first.
+        """
+        deepest = max((lane.about.queue for lane in self._lanes.values()), default=0)
+        for depth in range(deepest):
+            for lane in self._lanes.values():
+                if len(lane.given) > depth or depth >= lane.about.queue:
+                    continue
+                if depth and sum(len(job.queue) for job in self._jobs) < len(self._lanes):
+                    return
+                self._give_first(lane)
+
+    def _give_first(self, lane: _Lane) -> None:
+        for job in self._jobs:
+            ticket = next((ticket for ticket in job.queue if lane.serves(ticket.task)), None)
+            if ticket is not None:
+                if lane.has_room(ticket.task):
+                    self._give(lane, job, ticket)
+                return
+
+    def _take_back(self, lane: _Lane) -> None:
+        """Queue again what a lane that is gone had not begun."""
+        for job, ticket in reversed(lane.given):
+            job.queue.appendleft(ticket)
+        lane.given.clear()
 
     def _give(self, lane: _Lane, job: _Job, ticket: _Ticket) -> None:
         job.queue.remove(ticket)
         if job.published is None:
             job.published = self._transport.publish(job.model, job.broadcast)
-        lane.job, lane.ticket, lane.seen = job, ticket, 0
         if ticket.task.fills:
             lane.held.append(job.number)
         self._transport.give(lane.about.lane, ticket.task, job.published)
-        lane.since = time.monotonic()
+        lane.given.append((job, ticket))
+        if len(lane.given) == 1:
+            lane.since, lane.seen = time.monotonic(), 0
 
     def _release(self, answered: Answered, job: _Job) -> None:
         lane = self._lanes.get(answered.lane)
@@ -346,8 +377,10 @@ class Scheduler:
         job.queue.appendleft(ticket)
         return True
 
-    def _finish(self, job: _Job, ticket: _Ticket, reply: Reply, answered: Answered | None) -> None:
-        job.done.append((Done(ticket.number, ticket.task, reply, ticket.faults), answered))
+    def _finish(
+        self, job: _Job, ticket: _Ticket, reply: Reply, answered: Answered | None, seconds: float | None = None
+    ) -> None:
+        job.done.append((Done(ticket.number, ticket.task, reply, ticket.faults, seconds), answered))
         self._count(job, 1)
 
     def _fail(self, job: _Job, reason: str) -> None:

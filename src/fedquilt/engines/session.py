@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from fedquilt.algorithm.state import ClientStore, ServerState
 from fedquilt.algorithm.updates import Answer, Fault
 from fedquilt.compute.layout import ModelState
 from fedquilt.engines.execution import Execution
+from fedquilt.engines.grouping import WORTH_SUMMING, Grouping
 from fedquilt.engines.scheduler import Answers, Done, Scheduler
-from fedquilt.engines.tasks import Task
+from fedquilt.engines.tasks import Sums, Task
 from fedquilt.engines.transport import Transport
 from fedquilt.round.evaluation import Counted, Evaluation, SplitName, chunks, combine, evaluation_failed
-from fedquilt.round.plan import Plan
+from fedquilt.round.plan import Plan, weights_by_size
 from fedquilt.round.server import Server
 from fedquilt.round.session import Measured, Pending
 
@@ -26,32 +28,73 @@ class ScheduledSession:
     """Has a server's clients run by the lanes of a transport; it needs nothing but the server's view of the run.
 
     Lanes evaluate models too, unless `evaluates_here`: then that is done in this process, on what the server has, for lanes
-    that hold clients' examples and nothing else.
+    that hold clients' examples and nothing else. Where a task takes long to give, `grouping` puts several clients into one;
+    with `sums`, lanes add up the updates of a task's clients, where nothing needs single ones.
+    `about` is what is recorded of the place with the run.
     """
 
     server: Server
     execution: Execution
     scheduler: Scheduler
     evaluates_here: bool = False
+    grouping: Grouping | None = None
+    sums: bool = False
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def on(
-        cls, transport: Transport, server: Server, execution: Execution, evaluates_here: bool = False
+        cls,
+        transport: Transport,
+        server: Server,
+        execution: Execution,
+        evaluates_here: bool = False,
+        grouping: Grouping | None = None,
+        sums: bool = False,
+        about: Mapping[str, Any] | None = None,
     ) -> ScheduledSession:
         """Schedule a server's work on a transport. How long clients may take is watched from here."""
-        return cls(server, execution, Scheduler(transport, server.client_seconds), evaluates_here)
+        scheduler = Scheduler(transport, server.client_seconds)
+        return cls(server, execution, scheduler, evaluates_here, grouping, sums, about or {})
 
     def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
         """Begin to run the plan's clients, the largest first."""
-        return updates(self.begin(planned, state, store, self.execution.blocks(planned)))
+        blocks, sums = self.execution.blocks(planned), self._sums(planned)
+        if self.grouping is not None:
+            blocks = self.grouping.grouped(blocks, len(self.scheduler.lanes), sums is not None)
+        return updates(self._noted(self.begin(planned, state, store, blocks, sums)))
 
-    def begin(self, planned: Plan, state: ServerState, store: ClientStore, blocks: Iterable[Sequence[int]]) -> Answers:
-        """Begin to run the clients in some slots of a plan, block by block."""
+    def begin(
+        self,
+        planned: Plan,
+        state: ServerState,
+        store: ClientStore,
+        groups: Iterable[Sequence[int]],
+        sums: Sums | None = None,
+    ) -> Answers:
+        """Begin to run the clients in some slots of a plan, a task for each group of them."""
         tasks = []
-        for slots in blocks:
+        for slots in groups:
             clients = [planned.client_of[slot] for slot in slots]
-            tasks.append(Task("train", planned.round, clients, slots, [store.get(client) for client in clients]))
+            client_states = [store.get(client) for client in clients]
+            worth = sums if len(slots) >= WORTH_SUMMING else None
+            block = self.execution.block
+            tasks.append(Task("train", planned.round, clients, slots, client_states, block=block, sums=worth))
         return self.scheduler.begin(state.model, tasks, state.broadcast)
+
+    def _noted(self, done: Iterable[Done]) -> Iterator[Done]:
+        """Learn from tasks how much to put into the next ones."""
+        for piece in done:
+            if self.grouping is not None and piece.seconds is not None:
+                self.grouping.note(len(piece.task.clients), piece.seconds)
+            yield piece
+
+    def _sums(self, planned: Plan) -> Sums | None:
+        """Return what lanes need to sum updates, if they may."""
+        if not (self.sums and planned.sums):
+            return None
+        by_size = weights_by_size(self.server.algorithm, planned.sizes)
+        weights = {slot: by_size[planned.size_of(slot)] for slot in planned.slots}
+        return Sums(planned.cohort(self.server.layout.size), weights)
 
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Begin to evaluate the chunks of a split."""

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from fedquilt.algorithm.updates import Answer, BlockUpdate, Fault
+from fedquilt.algorithm.updates import Answer, BlockUpdate, Cohort, Fault, PartialSum
 from fedquilt.compute.layout import State
 from fedquilt.round.evaluation import Counted, SplitName
 
 Do = Literal["train", "evaluate clients", "evaluate"]
 
 
+class Sums(NamedTuple):
+    """What must be known to sum the updates of some of a cohort's clients: the cohort, and each client's planned weight."""
+
+    cohort: Cohort
+    weights: Mapping[int, float]
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """Work on one model: "train" clients, "evaluate clients" on the data they hold, or "evaluate" the model on a split.
 
-    `client_states` is the clients' state from earlier rounds. Clients are trained together, as a block, or, where
-    it must be known which one is to blame, `alone`, one by one. Then they are trained together again, since that decides
-    the bits, with stand-ins for those who are `gone`: (index in the block, client) each.
+    `client_states` is the clients' state from earlier rounds. Clients are trained in blocks of `block`, or, where it
+    must be known which one is to blame, `alone`, one by one. Then they are trained in blocks again, since that decides the
+    bits, with stand-ins for those who are `gone`: (index in the task, client) each. With `sums`, updates of several clients
+    are answered as one sum.
 
     >>> task = Task("train", round=1, clients=[7, 4], slots=[0, 1], client_states=[None, None])
     >>> task.without(0).clients
@@ -35,6 +43,8 @@ class Task:
     gone: Sequence[tuple[int, int]] = ()
     split: SplitName = "test"
     rows: tuple[int, int] = (0, 0)
+    block: int = 1
+    sums: Sums | None = None
 
     @property
     def fills(self) -> bool:
@@ -56,6 +66,12 @@ class Task:
         return replace(
             self, clients=clients, slots=slots, client_states=[self.client_states[index] for index in rest], gone=gone
         )
+
+    def only(self, place: int) -> Task:
+        """Return the task of one of its clients, which is done alone, and answered for by itself."""
+        part = slice(place, place + 1)
+        clients, slots, client_states = self.clients[part], self.slots[part], self.client_states[part]
+        return replace(self, clients=clients, slots=slots, client_states=client_states, alone=True, gone=(), sums=None)
 
 
 TaskResult = Answer | Counted
@@ -94,7 +110,7 @@ def answers(task: Task, reply: Reply) -> bool:
     for result in reply.results:
         if isinstance(result, Counted):
             return False
-        if isinstance(result, BlockUpdate):
+        if isinstance(result, BlockUpdate | PartialSum):
             heard += zip(result.slots, result.clients, strict=True)
         else:
             heard.append((result.slot, result.client))

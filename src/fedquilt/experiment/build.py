@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -19,13 +20,14 @@ from fedquilt.data.data import Data, require_sound
 from fedquilt.data.fetch.folders import beside
 from fedquilt.data.joined import joined
 from fedquilt.experiment.objective import chosen_loss, chosen_metrics, chosen_validation, require_accuracy
-from fedquilt.experiment.spec import Spec
+from fedquilt.experiment.spec import Spec, check_spec
 from fedquilt.experiment.tables import SIMULATE, WRAP
 from fedquilt.experiment.warm import warm
 from fedquilt.models.building import WithinMemory
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.round.session import Engine
+from fedquilt.round.site import Site
 from fedquilt.simulate.simulation import Simulation, combined
 
 RETURNS = {
@@ -42,6 +44,14 @@ RETURNS = {
 @runtime_checkable
 class _Engine(Engine, Protocol):
     """An engine, told by what it can do."""
+
+
+@runtime_checkable
+class RebuildsSites(Protocol):
+    """An engine whose workers can make their run's site by themselves, from its spec."""
+
+    def from_spec(self, site: Callable[[], Site]) -> Engine:
+        """Return the engine, told how."""
 
 
 class Made(NamedTuple):
@@ -93,9 +103,16 @@ def made_for(spec: Spec, data: Data) -> Made:
         algorithm = with_loss(algorithm, chosen_loss(options.loss, home))
     metrics = None if options.metrics is None else chosen_metrics(options.metrics, home)
     engine = _made(spec, "engine", _Engine)
+    if isinstance(engine, RebuildsSites):
+        engine = engine.from_spec(partial(_site_of, spec.resolved(), spec.source))
     with naming(spec, "method"):
         check_consistent(algorithm)
     return Made(module, algorithm, metrics, simulation, engine)
+
+
+def _site_of(tables: dict[str, Any], source: str) -> Site:
+    """Make a run's site once more, in another process, or on another machine."""
+    return build(check_spec(tables, source))[0].site
 
 
 def data_of(spec: Spec) -> Data:

@@ -18,7 +18,7 @@ from fedquilt.base.errors import DataError, FedquiltError, RunError, SpecError, 
 from fedquilt.base.text import visible
 from fedquilt.compute.replica import copied
 from fedquilt.data.data import IGNORED, Data, whole
-from fedquilt.engines import processes
+from fedquilt.engines.processes import processes
 from fedquilt.experiment.build import build, data_of
 from fedquilt.experiment.changes import change
 from fedquilt.experiment.checkpoint import load_frozen

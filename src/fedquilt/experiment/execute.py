@@ -17,6 +17,7 @@ from fedquilt.analysis.standing import Standing
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError, RunError
 from fedquilt.experiment.contents import ASIDE, number_of
+from fedquilt.experiment.environment import environment
 from fedquilt.experiment.export import NAMES, names_of
 from fedquilt.experiment.fingerprint import SETTINGS, digest, fingerprint, require_same, written
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
@@ -66,6 +67,9 @@ def execute(
                 # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
                 session = stack.enter_context(_opened(engine, federation, watcher))
                 over = under_way.over()
+                place = getattr(session, "about", None)
+                if folder is not None and place:
+                    folder.describe(environment() | place)
                 if not over:
                     notify(watcher, "start", _about(federation, folder, settings))
                 notify(watcher, "begin", under_way.history, last)

@@ -110,6 +110,7 @@ _FREE = {
     *("run.rounds", "run.stop_at", "run.eval_every", "run.checkpoint_seconds", "run.client_seconds"),
     *("run.patience", "run.stop_after_seconds", "run.keep", "run.track", "run.on_divergence"),
     *("run.import_from", "engine.name", "engine.workers", "engine.start"),
+    *(f"engine.{key}" for key in ("address", "gpus", "resources", "data_from", "sums", "mixed", "insecure")),
 }
 """Keys that may change while a run is interrupted."""
 

@@ -122,6 +122,11 @@ class RunFolder:
             write_whole(self.path / ENVIRONMENT, sealed_json(environment, indent=2).encode())
             write_whole(self.spec, sealed_text(spec).encode())
 
+    def describe(self, environment: dict[str, Any]) -> None:
+        """Write what a run is made with."""
+        with storing(self.path):
+            write_whole(self.path / ENVIRONMENT, sealed_json(environment, indent=2).encode())
+
     def keep_partition(self, federation: Federation, made_by: dict[str, Any]) -> None:
         """Write, once, who held what before any of it was taken away; `made_by` is the table of a spec."""
         data = federation.data

@@ -16,7 +16,7 @@ from fedquilt.base.text import html_table
 from fedquilt.engines.default import AutoEngine, Chosen, chosen, in_words
 from fedquilt.engines.executing import Executing
 from fedquilt.experiment.build import build
-from fedquilt.experiment.changes import change, put
+from fedquilt.experiment.changes import assignment, change, names_first, put
 from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.execute import execute
@@ -108,8 +108,11 @@ def resume(
     watcher: Watcher | None = None,
     from_start: bool = False,
     built: Builder | None = None,
+    sets: Iterable[str] = (),
 ) -> Run:
     """Continue a run from its newest intact checkpoint; `rounds` makes it longer.
+
+    `sets` are changes of its engine, such as "engine.name=processes" for a run that was begun on a cluster.
 
     A run all of whose checkpoints are damaged is refused, unless it is to train again `from_start`: what the folder holds
     of the rounds so far is then set aside.
@@ -128,11 +131,18 @@ def resume(
         )
     found.start(folder.path, from_start)  # refused before anything is changed
     watcher = _watched(spec, watcher)
-    if rounds is not None:
+    changed = [assignment(text) for text in sets]
+    others = [key for key, _ in changed if not key.startswith("engine.")]
+    if others:
+        raise RunError(
+            f"--set {others[0]}: of a run that goes on, only the engine can be changed; start a new run with it"
+        )
+    if rounds is not None or changed:
         tables = spec.resolved()
-        put(tables, "run.rounds", rounds)
+        for key, value in names_first([*changed, *([] if rounds is None else [("run.rounds", rounds)])]):
+            put(tables, key, value)  # keys that only the engine before takes are left out
         spec = check_spec(tables, source=str(folder.spec))
-        if rounds < found.round:
+        if rounds is not None and rounds < found.round:
             raise RunError(
                 f"{folder.path}: has {found.round} rounds already; set --rounds to a larger number to continue it"
             )
@@ -143,7 +153,7 @@ def resume(
             # It was killed before that was decided.
             spec, engine = _settled(spec, federation, engine, watcher)
             folder.begin(spec.to_toml(), environment())
-        if rounds is not None or not found.spec_checked:
+        if rounds is not None or changed or not found.spec_checked:
             if found.saved is not None:  # before the folder is changed
                 now = {"federation": fingerprint(federation), SETTINGS: written(found.tables)}
                 require_same(folder, found.saved.about, now)

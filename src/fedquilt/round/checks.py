@@ -23,7 +23,7 @@ from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.exact import LARGEST
 from fedquilt.algorithm.exchange import Upload
 from fedquilt.algorithm.state import ServerState
-from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate
+from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, PartialSum
 from fedquilt.base.errors import reason_of
 from fedquilt.compute.interrupts import comes_from_outside
 from fedquilt.compute.layout import Layout, ModelState, State, Tensors
@@ -141,6 +141,20 @@ class Expected:
             return False
         low, high = _extremes(values)
         return low > -LARGEST and high < LARGEST and min(counts) >= 0 and max(counts) <= COUNTED
+
+    def wrong_sum(self, part: PartialSum) -> str | None:
+        """Say what makes a sum of updates unusable, if anything does. Its values were checked where it was made."""
+        wrong = _wrong_tensor("a sum", part.total, (self.layout.size,), torch.int64)
+        if wrong is not None:
+            return wrong
+        asked = [self.client_of.get(slot) for slot in part.slots] == list(part.clients)
+        if not asked or len(set(part.slots)) < len(part) or not self.answered.isdisjoint(part.slots):
+            return "is in a sum over slots that are not open in this round"
+        if [self.weight_of[slot] for slot in part.slots] != list(part.weights):
+            return "is in a sum with other weights than planned"
+        counts = (*part.steps, *part.examples)
+        typed = {*map(type, counts)} <= WHOLE and {*map(type, part.losses)} <= NUMBER
+        return None if typed and min(counts) >= 0 and max(counts) <= COUNTED else "is in a sum with invalid counts"
 
     def wrong_slot(self, client: int, slot: int) -> str | None:
         """Say whether a client was not asked, or has answered already."""

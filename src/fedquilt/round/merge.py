@@ -13,7 +13,16 @@ from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.exact import WideMean
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.transform import At
-from fedquilt.algorithm.updates import Answer, BlockFold, BlockUpdate, ClientUpdate, Fault, one_by_one
+from fedquilt.algorithm.updates import (
+    Answer,
+    BlockFold,
+    BlockUpdate,
+    ClientUpdate,
+    Fault,
+    PartialSum,
+    SummingFold,
+    one_by_one,
+)
 from fedquilt.base.rng import generator
 from fedquilt.compute.layout import Layout, ModelState, State, Tensors
 from fedquilt.compute.tensors import flat
@@ -65,9 +74,21 @@ def merge(
     expected = Expected.of(algorithm, layout, state, planned)
     absent = [(planned.client_of[slot], slot, why) for slot, why in planned.absent.items()]
     tally = Tally([Fault(*about, simulated=True, kind="absent") for about in absent])
-    singly = gathers or layout.buffer_size or layout.counter_size or seen is not None
+    singly = taken_singly(algorithm, layout) or seen is not None
     at_once = deltas.add_block if isinstance(deltas, BlockFold) and not singly else None
     for answer in results:
+        if isinstance(answer, PartialSum):
+            assert isinstance(deltas, SummingFold)
+            assert not singly
+            wrong = expected.wrong_sum(answer)
+            if wrong is None:
+                deltas.add_sum(answer)
+                tally.take(answer)
+            else:
+                asked = zip(answer.clients, answer.slots, strict=True)
+                tally.faults += [Fault(*who, wrong, kind="unusable update") for who in asked]
+            expected.answered.update(answer.slots)
+            continue
         if isinstance(answer, BlockUpdate) and at_once is not None and expected.all_usable(answer):
             at_once(answer)
             tally.take(answer)
@@ -101,6 +122,12 @@ def merge(
     return ServerState(planned.round, ModelState(vector, buffer, counters), optimiser, broadcast), report
 
 
+def taken_singly(algorithm: Algorithm, layout: Layout) -> bool:
+    """Say whether something besides the model's parameters is taken from every client by itself."""
+    gathers = any(exchange.gather is not None for exchange in algorithm.exchanges)
+    return gathers or bool(layout.buffer_size or layout.counter_size)
+
+
 @dataclass(eq=False)
 class Tally:
     """Counts what was taken in, in columns: a cohort may have thousands of clients."""
@@ -121,8 +148,8 @@ class Tally:
         if update.client_state is not None:
             self.client_states[update.client] = update.client_state
 
-    def take(self, block: BlockUpdate) -> None:
-        """Count the updates of a block."""
+    def take(self, block: BlockUpdate | PartialSum) -> None:
+        """Count the updates of a block, or of a sum."""
         self._rows.extend(zip(block.slots, block.clients, block.losses, block.steps, block.examples, strict=True))
         self.batches = max(self.batches, *block.steps)
 

@@ -27,7 +27,8 @@ class Plan:
     `population` counts the clients that could take part: those of the group, where there are several. Slots count on over
     the groups of a run, from `first_slot`; `numbers` are the slots where they do not follow one another. `absent` are those
     who are asked and, in simulation, will not answer; `seconds` is how long the round takes there. `wanted` is how many
-    answers are enough, where more clients are asked than the method needs.
+    answers are enough, where more clients are asked than the method needs. `sums` says that nobody
+    needs single updates: an engine may answer with exact sums over several clients.
     """
 
     round: int
@@ -41,6 +42,7 @@ class Plan:
     seconds: float | None = None
     numbers: Indices | None = None
     wanted: int | None = None
+    sums: bool = False
 
     @cached_property
     def slots(self) -> list[int]:

@@ -10,14 +10,15 @@ with another round function brings a short program over the same functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.state import ClientStore, Group, RunState, ServerState
-from fedquilt.algorithm.updates import Answer, BlockUpdate, ClientUpdate
+from fedquilt.algorithm.updates import Answer, BlockUpdate, ClientUpdate, PartialSum
 from fedquilt.compute.layout import ModelState, Tensors
 from fedquilt.round.merge import Merged, merge
+from fedquilt.round.partial import summable
 from fedquilt.round.plan import Plan, plan
 from fedquilt.round.server import Server
 from fedquilt.round.server_data import train_at_server
@@ -71,6 +72,7 @@ def every_group(work: Work, run: RunState) -> Pending[Ended]:
             )
         )
         slot += len(plans[-1].clients)
+    plans = [replace(planned, sums=summable(server, planned, work.observe is not None)) for planned in plans]
     begun = [
         (group.state, planned, work.session.run(planned, group.state, run.store))
         for group, planned in zip(run.groups, plans, strict=True)
@@ -104,7 +106,7 @@ def listened(work: Work, results: Iterable[Answer], done: int, total: int) -> It
     """Pass results on, and report how many there are."""
     for result in results:
         yield result
-        done += len(result) if isinstance(result, BlockUpdate) else 1
+        done += len(result) if isinstance(result, BlockUpdate | PartialSum) else 1
         if work.heard is not None:
             work.heard(done, total)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedquilt.algorithm.exact import ExactMean
-from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Cohort
+from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Cohort, PartialSum
 
 BLOCK = 2**20
 """Values of a block, over all clients: a bound on memory, fixed, because sums follow it."""
@@ -111,6 +111,15 @@ class WeightedMean:
     def add_block(self, block: BlockUpdate) -> None:
         """Take in the updates of a block at once."""
         self._mean.add_rows(block.slots, block.values.vector, block.weights)
+
+    def add_sum(self, part: PartialSum) -> None:
+        """Take in updates that were summed where they were made."""
+        self._mean.add_sum(part.slots, part.total, part.weights)
+
+    @property
+    def total(self) -> Tensor:
+        """What was taken in, as integers."""
+        return self._mean.total
 
     def finish(self) -> Tensor | None:
         """Return the mean."""

@@ -73,11 +73,11 @@ def _read(table: Mapping[str, Any], axes: Sequence[Axis], where: str) -> Iterato
         )
     for cases, leaf in _leaves(table.get("values", table.get("value")), [axes[number] for number in left], where):
         whole = chosen | dict(zip(left, cases, strict=True))
-        key = tuple(whole[number] for number in range(len(axes)))
-        value, std, beyond = _number(leaf, f"{where} {', '.join(key)}")
+        place = tuple(whole[number] for number in range(len(axes)))
+        value, std, beyond = _number(leaf, f"{where} {', '.join(place)}")
         percent = 100 if unit == "%" else 1
         yield PublishedValue(
-            key, value if value is None else value / percent, std if std is None else std / percent, beyond, source
+            place, value if value is None else value / percent, std if std is None else std / percent, beyond, source
         )
 
 
