@@ -9,11 +9,12 @@ import torch
 from torch import nn
 
 import fedquilt
+from fedquilt.base.cores import cores
 from fedquilt.compute.kernels import build
 from fedquilt.compute.kernels.stack import KERNEL
 from fedquilt.engines import compiling
 from fedquilt.engines.default import AutoEngine, auto, chosen, in_words
-from fedquilt.engines.processes import ProcessEngine, cores
+from fedquilt.engines.processes import ProcessEngine
 from fedquilt.experiment.spec import check_spec
 from fedquilt.experiment.sweeping.jobs import Jobs
 from fedquilt.experiment.watching import Watcher

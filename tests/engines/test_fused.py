@@ -132,9 +132,8 @@ def test_neither_blocks_nor_workers_nor_their_start_matter(name, blobs, unbalanc
     digests = {digest(engine) for engine in engines}
     if name == "fed_avg":
         digests.add(digest(fedquilt.vectorised(3, 1, start="spawn", compute="fused")))
-    monkeypatch.setattr(
-        "fedquilt.round.fused.AT_ONCE", 20
-    )  # some clients' examples are made ready some steps at a time
+    # Some clients' examples are made ready some steps at a time.
+    monkeypatch.setattr("fedquilt.round.fused.AT_ONCE", 160)
     digests.add(digest(fedquilt.inline(compute="fused", block=6)))
     assert len(digests) == 1
 
@@ -202,7 +201,10 @@ def test_what_is_no_stack():
         def forward(self, x):
             return super().forward(x) * 2
 
-    none = [
+    buffered = nn.Sequential(nn.Linear(2, 2))
+    buffered.register_buffer("seen", torch.zeros(1))
+    none = [buffered]
+    none += [
         tied,
         hooked,
         Own(2, 2),

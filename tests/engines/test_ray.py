@@ -51,7 +51,7 @@ def test_the_engine_on_a_local_cluster():
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-2000:]
 
 
-def opening(address: str, **how: object):
+def opening(address, **how):
     return fedquilt.ray(address=address, **how).open(None)
 
 

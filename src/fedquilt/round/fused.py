@@ -26,8 +26,8 @@ from fedquilt.data.data import Data, Split
 from fedquilt.round.block import BlockResult
 from fedquilt.round.loader import BatchLoader
 
-AT_ONCE = 2**15
-"""Examples made ready at a time, about: a bound on memory. It changes no bits."""
+AT_ONCE = 2**22
+"""Numbers of examples made ready at a time, about: a bound on memory. It changes no bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class FusedProgram:
     def _examples(self, loaders: Sequence[BatchLoader]) -> Iterator[tuple[slice, Examples]]:
         """Make examples ready, those of several small clients at a time, or of some steps of a large one."""
         one = loaders[0].data.data
-        most = one.at_once or AT_ONCE
+        most = one.at_once or max(AT_ONCE // self._stack.layers[0].inputs, 1)
         first = 0
         while first < len(loaders):
             last, rows = first + 1, len(loaders[first].data)

@@ -76,12 +76,16 @@ def test_too_few_answers_do_not_commit_a_round(blobs: Data, four: Partition, smo
     )
 
 
+def undisturbed(module: nn.Module, data: Data, held: Partition) -> str:
+    """Return the digest of two rounds in which nothing happens."""
+    deployed = Deployed(module, data, held, BASE)
+    return digest(deployed.server, deployed.run(2)[0])
+
+
 @pytest.mark.parametrize("code", [3, 4, 5, 8])
 def test_a_site_that_went_away_does_its_task_again(code: int, blobs: Data, four: Partition, smooth: nn.Module) -> None:
     """As Flower tells it: an error in its place; and then it is back, started anew. The bits are as if nothing had been."""
-    quiet = Deployed(smooth, blobs, four, BASE)
-    expected = digest(quiet.server, quiet.run(2)[0])
-    deployed = Deployed(smooth, blobs, four, BASE)
+    expected, deployed = undisturbed(smooth, blobs, four), Deployed(smooth, blobs, four, BASE)
     lost: list[Message] = []
 
     def once(message: Message, reply: Message) -> Iterable[tuple[float, Message]]:
@@ -97,9 +101,7 @@ def test_a_site_that_went_away_does_its_task_again(code: int, blobs: Data, four:
 
 
 def test_a_site_that_is_started_again_is_given_its_task_again(blobs: Data, four: Partition, smooth: nn.Module) -> None:
-    quiet = Deployed(smooth, blobs, four, BASE)
-    expected = digest(quiet.server, quiet.run(2)[0])
-    deployed = Deployed(smooth, blobs, four, BASE)
+    expected, deployed = undisturbed(smooth, blobs, four), Deployed(smooth, blobs, four, BASE)
     lost: list[Message] = []
 
     def once(message: Message, reply: Message) -> Iterable[tuple[float, Message]]:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -170,59 +169,74 @@ def test_a_kill_in_the_middle_of_a_round_costs_nothing(who: str, tmp_path: Path)
     assert digest == expected
 
 
-def test_unknown_keys_plain_text_and_wrong_certificates_are_refused(tmp_path: Path) -> None:
-    folder = clinics(tmp_path)
-    said: list[str] = []
-    port, logs = free_port(), folder.state / "logs"
-    started: list[subprocess.Popen[bytes]] = []
+@pytest.fixture(scope="module")
+def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DeploymentFolder, str]]:
+    """A SuperLink with the keys of two sites, and its address."""
+    folder, port = clinics(tmp_path_factory.mktemp("listening")), free_port()
+    with nothing_left(folder):
+        server = start_server(folder, "127.0.0.1", port, print, folder.state / "logs" / "server.log")
+        try:
+            yield folder, f"127.0.0.1:{port}"
+        finally:
+            end(server)
+
+
+def said_by(folder: DeploymentFolder, words: list[str], until: str) -> str:
+    """Start a SuperNode, and return what it has said once it has ended, or has said something, or after half a minute."""
+    log = folder.state / "logs" / "supernode.log"
+    log.unlink(missing_ok=True)
+    process = start([*words, "--max-retries", "1"], site_environment(folder, "bern", False), print, log)
+    try:
+        for _ in range(60):
+            if process.poll() is not None or until in log.read_text():
+                break
+            time.sleep(0.5)
+    finally:
+        end(process)
+    return log.read_text()
+
+
+ADMITTED = "SuperNode ID"
+"""What a SuperNode says once the SuperLink has let it in."""
+
+
+def test_a_site_of_the_roster_is_let_in(listening: tuple[DeploymentFolder, str]) -> None:
+    folder, address = listening
+    assert ADMITTED in said_by(folder, supernode(folder, "bern", address, free_port()), ADMITTED)
+
+
+def test_an_unknown_key_is_refused(listening: tuple[DeploymentFolder, str]) -> None:
+    folder, address = listening
+    make_site_key(folder, "nobody")
+    text = said_by(folder, supernode(folder, "nobody", address, free_port()), ADMITTED)
+    assert ADMITTED not in text
+    assert "Failed to activate SuperNode" in text
+
+
+def test_a_wrong_certificate_is_refused(listening: tuple[DeploymentFolder, str], tmp_path: Path) -> None:
+    folder, address = listening
     stranger = DeploymentFolder(tmp_path / "stranger")
     make_certificates(stranger)
-    with nothing_left(folder):
-        try:
-            started.append(start_server(folder, "127.0.0.1", port, said.append, logs / "server.log"))
-            address = f"127.0.0.1:{port}"
-            environment = site_environment(folder, "bern", False)
-
-            def tried(words: list[str], name: str) -> str:
-                """Start a SuperNode that must not be let in, and return what it says."""
-                log = logs / f"{name}.log"
-                process = start([*words, "--max-retries", "1"], environment, said.append, log)
-                started.append(process)
-                for _ in range(60):
-                    if process.poll() is not None:
-                        break
-                    time.sleep(1)
-                text = log.read_text()
-                assert "SuperNode ID" not in text, text
-                end(process)
-                return text
-
-            good = supernode(folder, "bern", address, free_port())
-            make_site_key(folder, "nobody")
-            unknown = supernode(folder, "nobody", address, free_port())
-            assert tried(unknown, "unknown")
-            other_ca = [str(stranger.authority) if word == str(folder.authority.resolve()) else word for word in good]
-            assert "certificate" in tried(other_ca, "certificate").lower()
-            plain = [word for word in good if word not in ("--root-certificates", str(folder.authority.resolve()))]
-            plain = [
-                *plain[: plain.index("--auth-supernode-private-key")],
-                "--insecure",
-                *plain[plain.index("--host") :],
-            ]
-            assert tried(plain, "plain")
-            assert "SuperNode ID" in accepted(good, environment, logs / "good.log", started)
-        finally:
-            for process in started:
-                end(process)
+    words = supernode(folder, "bern", address, free_port())
+    words[words.index("--root-certificates") + 1] = str(stranger.authority)
+    text = said_by(folder, words, ADMITTED)
+    assert ADMITTED not in text
+    assert "certificate" in text.lower(), text
 
 
-def accepted(words: list[str], environment: Any, log: Path, started: list[subprocess.Popen[bytes]]) -> str:
-    started.append(start(words, environment, lambda text: None, log))
-    for _ in range(60):
-        if log.exists() and "SuperNode ID" in log.read_text():
-            break
-        time.sleep(1)
-    return log.read_text()
+def test_plain_text_is_refused(listening: tuple[DeploymentFolder, str]) -> None:
+    folder, address = listening
+    words = [
+        "flower-supernode",
+        "--superlink",
+        address,
+        "--insecure",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(free_port()),
+    ]
+    assert ADMITTED not in said_by(folder, words, ADMITTED)
 
 
 def test_a_site_runs_no_other_app_than_it_was_given(tmp_path: Path) -> None:

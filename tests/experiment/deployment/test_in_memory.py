@@ -19,6 +19,7 @@ import fedquilt
 from fedquilt.base.errors import RunError, SpecError
 from fedquilt.experiment.deployment import apps
 from fedquilt.experiment.deployment.apps import SITES, checked, conducted, host_of
+from fedquilt.experiment.deployment.commands import free_port
 from fedquilt.experiment.deployment.folder import DeploymentFolder
 from fedquilt.experiment.deployment.template import write_folder
 from fedquilt.experiment.deployment.ticket import Ticket
@@ -102,6 +103,30 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bits(clinics: DeploymentFol
     assert quiet_summary(clinics.run("first"))["round"] == 2
     grid.on_the_way = lambda message, reply: [(0.0, reply)]
     assert run(clinics, grid).result.digest == simulated.result.digest
+
+
+def test_a_server_with_examples_of_its_own_and_tests_at_sites(clinics: DeploymentFolder, tmp_path: Path) -> None:
+    """What the server trains on is its own in simulation too; sites test on what they hold out, and send counts."""
+    change(clinics, "return only(digits, [])", "return only(digits, range(100))", "data.py")
+    wraps = [f'[[wrap]]\nname = "{name}"\n' for name in ("sign_agreement", "server_training", "own_test")]
+    change(clinics, "[engine]", "\n".join([*wraps, "[engine]"]))
+    simulated = fedquilt.run(clinics.path, out=tmp_path / "simulated")
+    deployed = run(clinics, grid_of(clinics))
+    assert deployed.result.digest == simulated.result.digest
+    mine, theirs = (each.result.history.records[-1] for each in (deployed, simulated))
+    assert mine["per_client_accuracy"] == theirs["per_client_accuracy"] is not None
+
+
+def test_resume_goes_on_at_the_sites(clinics: DeploymentFolder, command: Callable[..., Any]) -> None:
+    """It submits the run again: without a SuperLink that fails, and says so."""
+    run(clinics, grid_of(clinics))
+    (clinics.state / "flower").mkdir(parents=True)
+    about = f'[superlink]\ndefault = "fedquilt"\n[superlink.fedquilt]\naddress = "127.0.0.1:{free_port()}"\n'
+    (clinics.state / "flower" / "config.toml").write_text(about)
+    answer = command("resume", str(clinics.run("first")), "--rounds", "3")
+    assert answer.code != 0
+    assert 'run="first" rounds=3' in answer.out
+    assert "flwr run" in answer.err
 
 
 @pytest.mark.parametrize(

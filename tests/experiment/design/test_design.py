@@ -139,3 +139,17 @@ def test_several_metrics_are_several_columns() -> None:
         (("lr",), ("batch", "metric")),
         (("metric",), ("lr", "batch")),
     ]
+
+
+def test_it_shows_itself_in_a_line_and_in_a_notebook() -> None:
+    tables = DIGITS | {"case": METHODS, "tune": {"by": "test", "method.lr": [0.1, 0.3]}, "repeat": {"run.seed": [1, 2]}}
+    experiment = fedquilt.experiment(tables | {"experiment": {"title": "A < B"}})
+    cases = ", ".join(METHODS["method"])
+    count = len(experiment.trials)
+    assert (
+        repr(experiment)
+        == f"Experiment('A < B', method: {cases}; tuned: method.lr; repeated: run.seed; trials: {count})"
+    )
+    shown = experiment._repr_html_()
+    assert "<td>A &lt; B</td>" in shown
+    assert f"<td>trials</td><td>{count}</td>" in shown

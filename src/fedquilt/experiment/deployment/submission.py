@@ -74,10 +74,15 @@ def _rounds_so_far(out: Path) -> int:
 
 
 def _alive(process: int) -> bool:
+    """Say whether a process runs; one that was killed, and that nobody has asked for its code, does not."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return True
+    about = Path(f"/proc/{process}/stat")
+    try:
+        return about.read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:  # it has ended meanwhile, or the system has no such files
+        return not about.parent.parent.exists()

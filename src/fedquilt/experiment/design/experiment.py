@@ -26,7 +26,7 @@ from typing import Any
 import tomli_w
 
 from fedquilt.base.errors import SpecError
-from fedquilt.base.text import short, visible
+from fedquilt.base.text import html_table, short, visible
 from fedquilt.experiment.changes import assignment, change
 from fedquilt.experiment.design.blueprint import MOST_TRIALS, Blueprint
 from fedquilt.experiment.design.comparison import Significance
@@ -49,7 +49,7 @@ ORIGIN = "origin"
 _VARYING = ("case", "grid", "zip", "tune", "repeat", "search")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Experiment:
     """An experiment that was read and checked.
 
@@ -77,6 +77,22 @@ class Experiment:
     figures: tuple[FigureRequest, ...]
     tables: Table
     blueprint: Blueprint
+
+    def __repr__(self) -> str:
+        """Say what it is of, not all that is in it."""
+        return f"Experiment({self.title!r}, {'; '.join(f'{name}: {text}' for name, text in self._about().items())})"
+
+    def _repr_html_(self) -> str:
+        """Show what it is of, in a notebook."""
+        return html_table([], list({"experiment": self.title, **self._about()}.items()))
+
+    def _about(self) -> dict[str, str]:
+        """Say what varies, and how much is to be run."""
+        tuned, repeated = self.blueprint.tuned_keys(), list(self.blueprint.repeat)
+        about = {axis: ", ".join(cases) for axis, cases in self.axes.items()}
+        about |= {"tuned": ", ".join(tuned)} if tuned else {}
+        about |= {"repeated": ", ".join(repeated)} if repeated else {}
+        return about | {"trials": f"{self.blueprint.count():,}"}
 
     @property
     def metric(self) -> CellMetric:

@@ -155,7 +155,8 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
         keys = " and ".join(experiment.blueprint.repeat)
         notes.append(f"Mean ± sample standard deviation over {repeats} repeats ({keys}).")
     if experiment.source is not None:
-        notes.append(f"Published: {experiment.source}.")
+        compared = any(cell.published is not None for cell in cells)
+        notes.append(f"{'Published' if compared else 'After'}: {experiment.source}.")
     if experiment.scale not in (None, FULL):
         notes.append(f"Ours at the scale {experiment.scale}.")
     if experiment.tuning is not None and (names := experiment.blueprint.tuned_keys()):

@@ -2,7 +2,8 @@
 
 Measured with a small model (`python bench/sweep.py`, docs/fast.md): two trials with one worker each are done sooner than
 the same two one after the other with two workers each, since no core waits for the server, or for the slowest of a round's
-clients. So it is one trial per core; where there are fewer trials than cores, they share the cores.
+clients. Where clients train for long, nothing is gained or lost by it. So it is one trial per core; where there are fewer
+trials than cores, they share the cores.
 
 The one worker of a trial is the trial's own process, as in the engine `inline`: with small models, handing clients to
 another process takes a fifth of the time. What ends that process, such as a client's code that crashes, ends the trial;
