@@ -59,6 +59,15 @@ def processor_seconds() -> dict[int, float]:
     return used
 
 
+def is_daemon(process: int) -> bool:
+    """Say whether a process is neither the driver nor one of its actors."""
+    try:
+        command = Path(f"/proc/{process}/cmdline").read_text()
+    except OSError:
+        return False
+    return process != os.getpid() and not command.startswith("ray::Worker")
+
+
 def federation_of(name: str) -> Federation:
     work = WORKLOADS[name]
     data = work.data()
@@ -81,6 +90,7 @@ def measure(name: str, turns: int) -> None:
             runs = dict.fromkeys(sessions, federation.start())
             spent: dict[str, list[float]] = {way: [] for way in sessions}
             clock: dict[str, list[float]] = {way: [] for way in sessions}
+            daemons: list[float] = []
             for _ in range(turns + 1):
                 for way, session in sessions.items():
                     before, begun = processor_seconds(), time.perf_counter()
@@ -88,12 +98,16 @@ def measure(name: str, turns: int) -> None:
                     clock[way].append((time.perf_counter() - begun) / length)
                     after, me = processor_seconds(), os.getpid()
                     counted = [p for p in after if p == me or (p in own) == (way == "processes")]
+                    if way == "ray":
+                        daemons.append(sum(after[p] - before.get(p, 0.0) for p in counted if is_daemon(p)) / length)
                     spent[way].append(sum(after[p] - before.get(p, 0.0) for p in counted) / length)
             same = {federation.layout.digest(run.groups[0].state.model) for run in runs.values()}
             assert len(same) == 1, "the engines differ"
     for way in sessions:
         cpu, seconds = statistics.median(spent[way][1:]), statistics.median(clock[way][1:])
         print(f"{name}: {way:10s} {cpu:.3f} s of CPU a round, {seconds:.3f} s")
+    share = statistics.median(daemons[1:])
+    print(f"{name}: {share:.3f} s of ray's are its daemons', which use some by the second, also while nothing is to do")
     ratio = statistics.median(b / a for a, b in zip(spent["processes"][1:], spent["ray"][1:], strict=True))
     verdict = "within" if ratio <= ALLOWED[name] else "over"
     print(

@@ -202,6 +202,13 @@ def test_nodes_are_asked_what_decides_bits_and_mixtures_are_refused(there, monke
     assert "capability is AVX2" in require_alike(there, mixed=True)[0]["mixed"][0]
 
 
+def test_the_command_line_says_what_nodes_have(command):
+    answer = command("cluster", "check", "local")
+    assert answer.code == 0
+    assert f"{torch.__version__}" in answer.out
+    assert "digests can be equal on the whole cluster" in answer.out
+
+
 def test_what_is_wrong_with_a_cluster_is_said_at_once(there):
     began = time.monotonic()
     with pytest.raises(ClusterError, match="it can have one at a time"), cluster("127.0.0.1:1"):

@@ -14,26 +14,31 @@ import pytest
 
 import fedquilt
 from fedquilt.base.errors import MissingExtraError
-from fedquilt.engines.cluster.connection import ClusterError
+from fedquilt.engines.cluster.connection import ClusterError, _init
 
-NAMESPACE = ["unshare", "-n", "-p", "-f", "--mount-proc", "--kill-child"]
+APART = ["-n", "-p", "-f", "--mount-proc", "--kill-child"]
 """A network with nothing but loopback, and processes that end with the first of them."""
 
 INSTALLED = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not INSTALLED, reason="Ray is not installed (pip install 'fedquilt[ray]')")
 
 
-def has_namespaces() -> bool:
-    tools = shutil.which("unshare") and shutil.which("ip")
-    tried = [*NAMESPACE, "ip", "link", "set", "lo", "up"]
-    return bool(tools) and subprocess.run(tried, check=False, capture_output=True).returncode == 0
+def namespace() -> list[str] | None:
+    """The command that makes a namespace here: as root, or as a user who is root there alone; None: neither can be."""
+    for command in (["unshare", *APART], ["unshare", "-r", *APART]) if shutil.which("unshare") else ():
+        up = [*command, "sh", "-c", "ip link set lo up"]
+        if subprocess.run(up, check=False, capture_output=True).returncode == 0:
+            return command
+    return None
 
 
-needs_namespace = pytest.mark.skipif(not has_namespaces(), reason="no network namespace can be made here")
+NAMESPACE = namespace()
+needs_namespace = pytest.mark.skipif(NAMESPACE is None, reason="no network namespace can be made here (unshare, ip)")
 
 
 def inside(*command: str, seconds: float = 170.0) -> subprocess.CompletedProcess[str]:
     """Run a command where only loopback exists; all that it starts ends with it."""
+    assert NAMESPACE is not None
     up = ["sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
     return subprocess.run([*NAMESPACE, *up], check=False, capture_output=True, text=True, timeout=seconds)
 
@@ -73,6 +78,27 @@ def test_an_address_that_cannot_be_right_is_refused_at_once(address, words, monk
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     with pytest.raises(ClusterError, match=words), opening(address):
         pass
+
+
+class OtherVersion:
+    """Ray as it answers where the cluster has another version."""
+
+    def is_initialized(self):
+        return False
+
+    def init(self, **how):
+        raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.59.0\n    Python: 3.11.7")
+
+    def shutdown(self):
+        pass
+
+
+def test_a_cluster_of_another_version_is_refused_in_one_line():
+    with pytest.raises(ClusterError) as refused:
+        _init(OtherVersion(), address="127.0.0.1:6379")
+    assert "started with: Ray: 2.59.0 Python: 3.11.7; every node and this machine need the same versions" in str(
+        refused.value
+    )
 
 
 @needs_ray
