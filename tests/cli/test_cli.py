@@ -436,7 +436,7 @@ def test_interrupt_while_the_data_are_read_leaves_nothing(command: Command, word
 
 
 def test_interrupt_before_a_run_goes_on(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     command("run", "spec.toml", "--set", "run.rounds=1")

@@ -35,7 +35,7 @@ FED_AVG_KEYS = "batch, cohort, drop_last, epochs, fraction, keep_momentum, lr, m
 DATA_SETS, MODELS, PARTITIONS = (
     ", ".join(names) for names in (registry.datasets, registry.models, registry.partitions)
 )
-TABLES = "data, engine, method, model, partition, run, simulate, wrap"
+TABLES = "data, engine, method, model, partition, run, simulate, site, wrap"
 OWN = 'or the import path of your own, "module:function"'
 
 Command = Callable[..., tuple[int, str]]
@@ -115,8 +115,8 @@ CHANGED = [
         f"(known: {PARTITIONS}); {OWN}",
     ),
     (
-        {"engine.name": "ray"},
-        f"[engine] name: no engine is called 'ray'; known: auto, inline, processes, vectorised; {OWN}",
+        {"engine.name": "mpi"},
+        f"[engine] name: no engine is called 'mpi'; known: auto, flower, inline, processes, ray, vectorised; {OWN}",
     ),
     ({"method.lrr": 0.1}, f"[method] lrr: unknown key; did you mean 'lr'? (known: {FED_AVG_KEYS})"),
     (
@@ -538,7 +538,7 @@ def test_a_trial_that_does_not_fit_names_the_file(command: Command) -> None:
     code, written = command("sweep", "spec.toml")
     assert (code, written.count("\n")) == (1, 1)
     assert written.startswith(
-        "warning: inputs=3 failed: spec.toml (inputs=3): [model] inputs: is 3, but an example of digits has 64 values"
+        "warning: inputs=3 failed: spec.toml: [model] inputs: is 3, but an example of digits has 64 values"
     )
 
 

@@ -44,18 +44,17 @@ def auto(
     compute: Compute = "auto",
     precision: Precision = "float32",
     device: Device = "cpu",
-    inline: bool = False,
+    inline: bool | None = None,
 ) -> Engine:
     """Whatever is fastest for the run; the default.
 
-    One of the other engines is chosen when a run begins, by the model, the data, the method, the number of rounds, the
-    cores and the compiled code that is there already, and written into the run's spec. What is given here is kept; the
-    arguments are those of `processes`. With `inline`, clients are trained in the run's own process.
+    One of the other engines is chosen when a run begins, by the model, the data, the method, the number of rounds and the
+    cores, and written into the run's spec. What is given here is kept; the arguments are those of `processes`. With `inline`, clients are trained in the run's own process.
 
     >>> auto(workers=2).compute
     'auto'
     """
-    return AutoEngine(Execution(1, compute, Placement(device, precision)), workers, start, inline)
+    return AutoEngine(Execution(1, compute, Placement(device, precision)), workers, start, bool(inline))
 
 
 @dataclass(frozen=True)
