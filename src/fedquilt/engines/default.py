@@ -49,7 +49,8 @@ def auto(
     """Whatever is fastest for the run; the default.
 
     One of the other engines is chosen when a run begins, by the model, the data, the method, the number of rounds and the
-    cores, and written into the run's spec. What is given here is kept; the arguments are those of `processes`. With `inline`, clients are trained in the run's own process.
+    cores, and written into the run's spec. What is given here is kept; the arguments are those of `processes`. With
+    `inline`, clients are trained in the run's own process.
 
     >>> auto(workers=2).compute
     'auto'
