@@ -12,6 +12,7 @@ from torch import nn
 
 import fedquilt
 from fedquilt.algorithm.parts.sampling import Steps
+from fedquilt.algorithm.penalty import Penalty
 from fedquilt.compute.kernels.build import trouble
 from fedquilt.compute.kernels.stack import KERNEL, stack_of
 from fedquilt.engines.execution import Execution
@@ -29,6 +30,7 @@ PAIRS = [(name, n) for name, n in every_method.PAIRS if "layer" not in every_met
 TAKEN = {
     "fed_avg", "fed_avg_m", "fed_sgd", "fed_prox", "scaffold", "fed_dyn", "fed_ir", "fed_vc", "fed_adam", "fed_yogi",
     "fed_adagrad", "fed_nova", "sign_agreement", "krum", "median", "trimmed_mean", "dropout", "corrupt", "stragglers",
+    "fed_avg_r",
 }  # fmt: skip
 """Methods whose local steps the kernel takes, with their arguments' defaults; others may too."""
 
@@ -122,7 +124,7 @@ def test_loss_and_counts_are_those_of_the_reference(blobs, unbalanced, fourier):
         assert loss == pytest.approx(site.run_client(state, 1, client, client, None).loss, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["fed_avg", "scaffold", "fed_ir"])
+@pytest.mark.parametrize("name", ["fed_avg", "scaffold", "fed_ir", "fed_avg_r"])
 def test_neither_blocks_nor_workers_nor_their_start_matter(name, blobs, unbalanced, fourier, monkeypatch):
     def digest(engine):
         return train(name, None, blobs, unbalanced, fourier, engine, 2).digest
@@ -136,6 +138,43 @@ def test_neither_blocks_nor_workers_nor_their_start_matter(name, blobs, unbalanc
     monkeypatch.setattr("fedquilt.round.fused.AT_ONCE", 160)
     digests.add(digest(fedquilt.inline(compute="fused", block=6)))
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize(("features", "classes"), [(20, 3), (2, 3), (3, 3), (5, 9)])
+def test_penalties_on_classifiers_of_any_shape(features, classes, blobs, unbalanced):
+    """More classes than features, of full rank and of less, beside control variates: one step agrees to 1e-6."""
+    torch.manual_seed(0)
+    module = random_fourier(inputs=8, features=features, classes=classes, sigma=0.3)
+    with torch.no_grad():
+        module.classifier.weight[1] = 2 * module.classifier.weight[0]
+    base = replace(fedquilt.fed_avg(lr=0.1, fraction=1.0, momentum=0.5), sample=Steps(1, 7))
+    method = fedquilt.fed_avg_r(fedquilt.scaffold(base), alpha=0.5, beta=0.2, gamma=0.3)
+    plain, fused, without = (
+        fedquilt.train(module, blobs, unbalanced, method, rounds=1, engine=engine).state.vector
+        for method, engine in (
+            (method, fedquilt.inline()),
+            (method, fedquilt.inline(compute="fused")),
+            (base, fedquilt.inline()),
+        )
+    )
+    assert (plain - fused).abs().max() < 1e-6
+    assert (plain - without).abs().max() > 1e-3
+
+
+def test_a_wide_classifier_is_left_to_torch(blobs, unbalanced):
+    module = random_fourier(inputs=8, features=40, classes=33)
+    federation = Federation.of(module, blobs, unbalanced, fedquilt.fed_avg_r(fedquilt.fed_avg()), 0)
+    assert "more than 32 classes" in str(Execution().unfusable(federation))
+    narrow = fedquilt.fed_avg_r(fedquilt.fed_avg(), alpha=0.0)
+    assert Execution().unfusable(Federation.of(module, blobs, unbalanced, narrow, 0)) is None
+
+
+def test_a_penalty_of_your_own_is_left_to_torch(blobs, unbalanced, fourier):
+    def small(seen):
+        return 0.1 * seen.classifier.square().sum()
+
+    method = replace(fedquilt.fed_avg(), penalties=(Penalty("small", small),))
+    assert "does not know" in str(Execution().unfusable(Federation.of(fourier, blobs, unbalanced, method, 0)))
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(blobs, unbalanced, fourier, tmp_path):
@@ -168,6 +207,9 @@ def test_cosines_of_large_numbers_are_right(blobs, unbalanced):
     module.phases.requires_grad_(False)
     assert stack_of(module) is None  # not all of it is trained
     module.phases.requires_grad_(True)
+    with torch.no_grad():  # projections without rounding: at 3e7 the last bit of a sum is two radians
+        module.frequencies.copy_(torch.tensor([[1.0], [2.0], [0.5]]))
+        module.phases.zero_()
     method = fedquilt.fed_avg(lr=1e-9, fraction=1.0, batch=float("inf"))
     plain, fused = (
         fedquilt.train(module, data, unbalanced, method, 1, engine=engine).state.vector

@@ -14,15 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
 
 import torch
-from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm, add_exchange
 from fedquilt.algorithm.exchange import Exchange, First, InitialFederation, Parting, Trained, Upload, Visit
-from fedquilt.algorithm.parts.features import Estimator, draw, estimate, frobenius, mmd, trace_norm
-from fedquilt.algorithm.penalty import Penalty, Seen, classifier_layer, features_of
+from fedquilt.algorithm.parts.features import Estimator, FeaturePenalty, Norm, draw, estimate
+from fedquilt.algorithm.penalty import Penalty, classifier_layer, features_of
 from fedquilt.algorithm.state import ServerState
 from fedquilt.algorithm.updates import ClientUpdate, Cohort
 from fedquilt.base.arguments import NonNegative, Size
@@ -37,7 +35,6 @@ NAME = "fed_avg_r"
 
 FARTHEST = 2.0**40
 """Features may be this large: their squares must be numbers."""
-Norm = Literal["batch", "client"]
 
 
 @wrappers.register
@@ -73,7 +70,7 @@ def fed_avg_r(
     """
     if not (alpha or beta or gamma):
         return algorithm
-    penalty = Penalty(NAME, partial(_penalty, alpha, beta, gamma, norm, squared), layer)
+    penalty = Penalty(NAME, FeaturePenalty(NAME, alpha, beta, gamma, norm, squared), layer)
     regularised = replace(algorithm, penalties=(*algorithm.penalties, penalty))
     begin = partial(_begin, gamma, samples, estimator)
     if not gamma:
@@ -92,18 +89,6 @@ def fed_avg_r(
         regroup=_regroup,
     )
     return add_exchange(regularised, exchange)
-
-
-def _penalty(alpha: float, beta: float, gamma: float, norm: Norm, squared: bool, seen: Seen) -> Tensor:
-    terms = []
-    if alpha:
-        terms.append(alpha * trace_norm(seen.classifier))
-    if beta:
-        length = beta * frobenius(seen.features, seen.mask)
-        terms.append(length if norm == "batch" else length * (seen.given[NAME]["examples"] / seen.examples).sqrt())
-    if gamma:
-        terms.append(gamma * mmd(seen.features, seen.given[NAME]["drawn"], squared, seen.mask))
-    return torch.stack(terms).sum()
 
 
 def _first_upload(estimator: Estimator, layer: str | None, visit: Visit) -> Tensors:

@@ -15,11 +15,21 @@ from torch import Tensor, nn
 
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.parts.features import FeaturePenalty
 from fedquilt.algorithm.parts.losses import cross_entropy
 from fedquilt.algorithm.parts.plain_descent import PlainDescent, plain_descent
+from fedquilt.algorithm.penalty import Penalty, classifier_layer
 from fedquilt.base.types import Indices
 from fedquilt.compute.device import CPU, Placement
-from fedquilt.compute.kernels.stack import Descent, Examples, Stack, rows_of, stack_of, train_stack
+from fedquilt.compute.kernels.stack import (
+    Descent,
+    Examples,
+    LastLayerPenalties,
+    Stack,
+    rows_of,
+    stack_of,
+    train_stack,
+)
 from fedquilt.compute.layout import ModelState, Tensors
 from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, Split
@@ -28,6 +38,9 @@ from fedquilt.round.loader import BatchLoader
 
 AT_ONCE = 2**22
 """Numbers of examples made ready at a time, about: a bound on memory. It changes no bits."""
+
+NARROW = 32
+"""Rows or columns of a classifier whose trace norm the kernel is good at: its method is made for few."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +76,7 @@ class FusedProgram:
         given = torch.stack([self._given(each) for each in givens]) if plain.given else None
         rate = float(np.float32(algorithm.local.rates[0](contexts[0].round)))
         descent = Descent(rate, plain.momentum, plain.decay, plain.pull)
+        penalties = self._penalties(givens)
         offsets = {entry.name: entry.offset for entry in self.replica.layout.parameters}
         lost, seen = np.zeros(len(loaders)), np.zeros(len(loaders))
         for clients, examples in self._examples(loaders):
@@ -70,7 +84,9 @@ class FusedProgram:
             trained, moving, added = of_clients
             assert trained is not None
             losses = train_stack(
-                self._stack, offsets, trained, moving, start.vector, added, examples, descent, algorithm.loss.normalise
+                *(self._stack, offsets, trained, moving, start.vector, added, examples, descent),
+                algorithm.loss.normalise,
+                penalties.of(clients),
             )
             counts = np.add.reduceat(examples.sizes, examples.firsts)
             lost[clients] += losses * counts
@@ -85,6 +101,17 @@ class FusedProgram:
         entries = self.replica.layout.parameters
         every = [torch.cat([given[name][e.name].reshape(-1) for e in entries]) for name in self._descent.given]
         return torch.stack(every).sum(dim=0)
+
+    def _penalties(self, givens: Sequence[dict[str, Tensors]]) -> LastLayerPenalties:
+        """Return what is added to the loss, with what every client has for it."""
+        if not self.algorithm.penalties:
+            return LastLayerPenalties()
+        added = feature_penalty(self.algorithm.penalties)
+        assert added is not None
+        given = [each.get(added.name, {}) for each in givens]
+        drawn = torch.stack([each["drawn"].mean(0) for each in given]) if added.gamma else None
+        sizes = torch.stack([each["examples"] for each in given]) if added.beta and added.norm == "client" else None
+        return LastLayerPenalties(added.alpha, added.beta, added.gamma, added.squared, sizes, drawn)
 
     def _examples(self, loaders: Sequence[BatchLoader]) -> Iterator[tuple[slice, Examples]]:
         """Make examples ready, those of several small clients at a time, or of some steps of a large one."""
@@ -172,9 +199,19 @@ def unfusable(module: nn.Module, algorithm: Algorithm, data: Data, split: Split,
     if split.y.dim() != 1 or split.y.is_floating_point():
         return "targets are not one class per example"
     if algorithm.penalties:
-        return f"{algorithm.name} adds a penalty to the loss"
+        added, last = feature_penalty(algorithm.penalties), stack.layers[-1]
+        if added is None or f"{classifier_layer(module, algorithm.penalties[0].layer)}.weight" != last.weight:
+            return f"{algorithm.name} adds a penalty to the loss that the kernel does not know"
+        if added.alpha and min(last.inputs, last.outputs) > NARROW:
+            return f"the trace norm of a classifier of more than {NARROW} classes is slower in the kernel"
     if algorithm.course.until is not None:
         return f"{algorithm.name} stops each client when it has converged"
     if plain_descent(algorithm.local) is None:
         return f"the local steps of {algorithm.name} are more than gradient descent"
     return None
+
+
+def feature_penalty(penalties: Sequence[Penalty]) -> FeaturePenalty | None:
+    """Return what is added to the loss in numbers, or None if it is anything else than one such penalty."""
+    values = [each.value for each in penalties]
+    return values[0] if len(values) == 1 and isinstance(values[0], FeaturePenalty) else None

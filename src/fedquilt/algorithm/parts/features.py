@@ -9,6 +9,7 @@ subgradient, never NaN, where it is not differentiable.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import isqrt
 from typing import Literal
 
@@ -16,9 +17,40 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedquilt.algorithm.penalty import Seen
 from fedquilt.compute.layout import Tensors
 
 Estimator = Literal["diagonal", "full"]
+Norm = Literal["batch", "client"]
+
+
+@dataclass(frozen=True)
+class FeaturePenalty:
+    """α‖W‖_* + β‖φ(X)‖_F + γ·MMD, as a penalty's `value`; what the exchange `name` gives has the client's part of it.
+
+    That is `drawn`, samples of all clients' features, for γ, and `examples`, how many the client has, for the norm
+    "client". A record of numbers, so that a kernel can take the steps.
+    """
+
+    name: str
+    alpha: float
+    beta: float
+    gamma: float
+    norm: Norm = "batch"
+    squared: bool = False
+
+    def __call__(self, seen: Seen) -> Tensor:
+        """Return the penalty of a step."""
+        terms = []
+        if self.alpha:
+            terms.append(self.alpha * trace_norm(seen.classifier))
+        if self.beta:
+            length = self.beta * frobenius(seen.features, seen.mask)
+            whole = self.norm == "client"
+            terms.append(length * (seen.given[self.name]["examples"] / seen.examples).sqrt() if whole else length)
+        if self.gamma:
+            terms.append(self.gamma * mmd(seen.features, seen.given[self.name]["drawn"], self.squared, seen.mask))
+        return torch.stack(terms).sum()
 
 
 def estimate(features: Tensor, estimator: Estimator) -> Tensors:

@@ -5,6 +5,8 @@
 // W -= lr dY'X, as soon as the sum is there. With momentum, weight decay, a pull to the start or a given direction, the sum
 // begins with those.
 //
+// Penalties on the features, which are the last layer's inputs, and on that layer's weights are added to the gradients.
+//
 // A client's sums run over its own examples in their own order: who else is trained in the same call changes nothing.
 
 #include "lanes.h"
@@ -32,6 +34,14 @@ struct Rule {
   float lr, momentum, decay, pull;
   const float *start, *given;
   bool plain() const { return !momentum && !decay && !pull && !given; }
+};
+
+// What is added to the mean loss for the last layer's inputs F: beta ||F||_F, and gamma times the distance, or its square, of
+// their mean from `drawn`.
+struct Penalty {
+  float beta, gamma;
+  bool squared;
+  const float* drawn;
 };
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -222,6 +232,100 @@ void backward(const Layer& layer, const float* d, int64_t m, const float* blocks
     }
 }
 
+// The eigenvectors of a symmetric matrix of n rows, as columns of `q`; `a` becomes diagonal. Jacobi's method, by rows.
+void eigenvectors(std::vector<double>& a, std::vector<double>& q, int64_t n) {
+  for (int64_t i = 0; i < n * n; i++) q[i] = i / n == i % n;
+  for (int64_t sweep = 0; sweep < 30; sweep++) {
+    double off = 0, on = 0;
+    for (int64_t i = 0; i < n; i++)
+      for (int64_t j = 0; j < n; j++) (i == j ? on : off) += a[i * n + j] * a[i * n + j];
+    if (!(off > 1e-30 * on)) return;
+    for (int64_t i = 0; i + 1 < n; i++)
+      for (int64_t j = i + 1; j < n; j++) {
+        const double here = a[i * n + j];
+        if (here == 0) continue;
+        const double t = (a[j * n + j] - a[i * n + i]) / (2 * here);
+        const double tangent = (t < 0 ? -1.0 : 1.0) / (std::abs(t) + std::sqrt(t * t + 1));
+        const double c = 1 / std::sqrt(tangent * tangent + 1), s = tangent * c;
+        for (int64_t k = 0; k < n; k++) {
+          const double x = a[k * n + i], y = a[k * n + j], u = q[k * n + i], v = q[k * n + j];
+          a[k * n + i] = c * x - s * y, a[k * n + j] = s * x + c * y;
+          q[k * n + i] = c * u - s * v, q[k * n + j] = s * u + c * v;
+        }
+        for (int64_t k = 0; k < n; k++) {
+          const double x = a[i * n + k], y = a[j * n + k];
+          a[i * n + k] = c * x - s * y, a[j * n + k] = s * x + c * y;
+        }
+      }
+  }
+}
+
+// Adds alpha times the shortest subgradient of a layer's trace norm to `to`, which lies in blocks: with W = U S V', it is
+// U V' over the singular values that are not 0 up to rounding. It is found on the side that has fewer rows, as (W W')^-1/2 W
+// or W (W' W)^-1/2, in double precision.
+void add_trace_norm(const Layer& layer, const float* blocks, float alpha, float* to) {
+  const int64_t m = layer.outputs, k = layer.inputs, n = least(m, k);
+  static thread_local std::vector<double> w, square, q, root;
+  w.resize(m * k), square.assign(n * n, 0), q.resize(n * n), root.assign(n * n, 0);
+  const auto at = [&](int64_t j, int64_t p) {
+    const int64_t block = j / WIDE * WIDE, wide = least(layer.padded - block, WIDE);
+    return layer.rows + block * k + p * wide + (j - block);
+  };
+  // Along the longer side, so that sums run over neighbours.
+  for (int64_t j = 0; j < m; j++)
+    for (int64_t p = 0; p < k; p++) w[m <= k ? j * k + p : p * m + j] = blocks[at(j, p)];
+  const int64_t longer = m <= k ? k : m;
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t j = i; j < n; j++) {
+      double sums[4] = {};
+      const double *one = &w[i * longer], *other = &w[j * longer];
+      int64_t p = 0;
+      for (; p + 4 <= longer; p += 4)
+        for (int64_t l = 0; l < 4; l++) sums[l] += one[p + l] * other[p + l];
+      for (; p < longer; p++) sums[0] += one[p] * other[p];
+      square[i * n + j] = square[j * n + i] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    }
+  eigenvectors(square, q, n);
+  double most = 0;
+  for (int64_t i = 0; i < n; i++) most = square[i * n + i] > most ? square[i * n + i] : most;
+  const double rounding = std::sqrt(most) * double(longer) * 1.1920928955078125e-07;  // as for numbers of float32
+  for (int64_t i = 0; i < n; i++) {
+    const double value = square[i * n + i] > 0 ? std::sqrt(square[i * n + i]) : 0;
+    if (!(value > rounding)) continue;
+    for (int64_t r = 0; r < n; r++)
+      for (int64_t s = 0; s < n; s++) root[r * n + s] += q[r * n + i] * q[s * n + i] / value;
+  }
+  static thread_local std::vector<double> row;
+  for (int64_t r = 0; r < n; r++) {
+    row.assign(longer, 0);
+    for (int64_t s = 0; s < n; s++)
+      for (int64_t p = 0; p < longer; p++) row[p] += root[r * n + s] * w[s * longer + p];
+    for (int64_t p = 0; p < longer; p++) to[m <= k ? at(r, p) : at(p, r)] += alpha * float(row[p]);
+  }
+}
+
+// Adds the gradients of the features' penalties to `d`, in rows of `width`. `features` are in rows of `count`.
+void add_feature_penalties(const float* features, int64_t m, int64_t count, const Penalty& penalty, float* d, int64_t width) {
+  if (penalty.beta) {
+    double square = 0;
+    for (int64_t at = 0; at < m * count; at++) square += double(features[at]) * features[at];
+    const float share = square > 0 ? float(penalty.beta / std::sqrt(square)) : 0.0f;
+    for (int64_t i = 0; i < m; i++)
+      for (int64_t p = 0; p < count; p++) d[i * width + p] += share * features[i * count + p];
+  }
+  if (penalty.gamma) {
+    static thread_local std::vector<double> apart;
+    apart.assign(count, 0);
+    for (int64_t i = 0; i < m; i++)
+      for (int64_t p = 0; p < count; p++) apart[p] += features[i * count + p];
+    double square = 0;
+    for (int64_t p = 0; p < count; p++) apart[p] = apart[p] / m - penalty.drawn[p], square += apart[p] * apart[p];
+    const double share = penalty.squared ? 2.0 * penalty.gamma / m : square > 0 ? penalty.gamma / std::sqrt(square) / m : 0.0;
+    for (int64_t i = 0; i < m; i++)
+      for (int64_t p = 0; p < count; p++) d[i * width + p] += float(share * apart[p]);
+  }
+}
+
 // Turns scores into the gradient of the mean cross-entropy; returns that mean. `weights` are null if all are 1.
 float cross_entropy(float* scores, const int64_t* rows, const int64_t* y, const float* weights, int64_t m, int64_t classes,
                     int64_t padded, bool normalise) {
@@ -255,11 +359,15 @@ extern "C" {
 // activation. `vectors` (clients, size) are the clients' models, which are trained; `speeds`, for momentum, and `given`,
 // what is added to their gradients, are as large, or null. `x` (rows, inputs) and `y` are examples, `weights` null or one for each. `order`
 // are the rows of all batches of all clients, one after the other; `cuts` where each batch ends in a client's, `steps` how
-// many each client has. `losses` are the mean losses of the clients' examples. Returns 0, or 1 if memory is short.
+// many each client has. `losses` are the mean losses of the clients' examples, without penalties. `alpha` goes with the
+// trace norm of the last layer; `beta`, `gamma` and `squared` are those of Penalty. With `examples`, how many each client has
+// (or null), beta is multiplied by the root of those over the batch's. `drawn`, for gamma, has a mean of features for each
+// client. Returns 0, or 1 if memory is short.
 int stack_train(const int64_t* about, const float* scales, int64_t depth, float* vectors, int64_t clients, int64_t size,
                 float* speeds, const float* start, const float* given, const float* x, const int64_t* y, const float* weights,
                 const int64_t* order, const int64_t* cuts, const int64_t* steps, double* losses, int64_t most, float lr,
-                float momentum, float decay, float pull, int64_t normalise) {
+                float momentum, float decay, float pull, int64_t normalise, float alpha, float beta, float gamma,
+                int64_t squared, const float* examples, const float* drawn) {
   try {
     std::vector<Layer> layers;
     int64_t total = 0, widest = 0;
@@ -272,6 +380,7 @@ int stack_train(const int64_t* about, const float* scales, int64_t depth, float*
       layers.push_back(layer);
     }
     std::vector<float> blocks(total), velocities(momentum ? total : 0), starts(pull ? total : 0), givens(given ? total : 0);
+    std::vector<float> besides(alpha ? total : 0);  // what the last layer's weights are given
     std::vector<float> batch(most * layers[0].inputs), ones(most, 1.0f), d(most * widest), d_x(most * widest);
     // What every layer returns; inner ones without padding, for they are the inputs of the next.
     std::vector<std::vector<float>> outs, slopes(depth);
@@ -325,6 +434,11 @@ int stack_train(const int64_t* about, const float* scales, int64_t depth, float*
             for (int64_t i = 0; i < m; i++)
               for (int64_t l = below.outputs; l < below.padded; l++) d_x[i * below.padded + l] = 0;
             backward(layer, of_outputs, m, blocks.data(), d_x.data(), below.padded);
+            if (n == depth - 1 && (beta || gamma)) {
+              const float share = examples ? std::sqrt(examples[client] / float(m)) : 1.0f;
+              const Penalty penalty = {beta * share, gamma, squared != 0, drawn ? drawn + client * layer.inputs : nullptr};
+              add_feature_penalties(from, m, layer.inputs, penalty, d_x.data(), below.padded);
+            }
             const float *out = outs[n - 1].data(), *slope = slopes[n - 1].data();
             for (int64_t at = 0; at < m * below.padded && below.activation != NONE; at += V) {
               const Lanes each = get(&d_x[at]);
@@ -333,7 +447,13 @@ int stack_train(const int64_t* about, const float* scales, int64_t depth, float*
             }
           }
           float* moving = momentum ? velocities.data() : nullptr;
-          step(layer.inputs, layer.padded, from, of_outputs, m, layer.rows, blocks.data(), moving, rule);
+          Rule of_weights = rule;
+          if (n == depth - 1 && alpha) {
+            for (int64_t at = layer.rows; at < layer.offsets; at++) besides[at] = given ? givens[at] : 0.0f;
+            add_trace_norm(layer, blocks.data(), alpha, besides.data());
+            of_weights.given = besides.data();
+          }
+          step(layer.inputs, layer.padded, from, of_outputs, m, layer.rows, blocks.data(), moving, of_weights);
           if (layer.bias >= 0) step(1, layer.padded, ones.data(), of_outputs, m, layer.offsets, blocks.data(), moving, rule);
           d.swap(d_x);
           of_outputs = d.data();

@@ -59,6 +59,27 @@ class Descent:
 
 
 @dataclass(frozen=True, eq=False)
+class LastLayerPenalties:
+    """What is added to the mean loss: alpha·‖W‖_* of the last layer, beta·‖F‖_F of its inputs F, gamma·(their distance).
+
+    The distance, `squared` or not, is that of the inputs' mean from `drawn`, (clients, inputs). With `examples`, how many
+    each client has, beta is multiplied by the root of those over a batch's.
+    """
+
+    alpha: float = 0.0
+    beta: float = 0.0
+    gamma: float = 0.0
+    squared: bool = False
+    examples: Tensor | None = None
+    drawn: Tensor | None = None
+
+    def of(self, clients: slice) -> LastLayerPenalties:
+        """Return those of some clients."""
+        examples, drawn = (None if each is None else each[clients] for each in (self.examples, self.drawn))
+        return replace(self, examples=examples, drawn=drawn)
+
+
+@dataclass(frozen=True, eq=False)
 class Examples:
     """What clients train on: examples, their classes and weights (None: all 1), and which of them every batch has.
 
@@ -148,11 +169,12 @@ def train_stack(
     examples: Examples,
     descent: Descent,
     normalise: bool,
+    penalties: LastLayerPenalties | None = None,
 ) -> npt.NDArray[np.float64]:
     """Train clients' models, the rows of `vectors`, in place; return the mean loss of each client's examples.
 
     `offsets` are where parameters begin in a vector. `velocities`, needed for momentum, and `given` are as large as
-    `vectors`.
+    `vectors`. The loss that is returned leaves penalties out.
 
     >>> from fedquilt.compute.kernels.build import trouble
     >>> stack, x = stack_of(nn.Linear(2, 2)), torch.tensor([[1.0, -1.0]])
@@ -179,6 +201,8 @@ def train_stack(
     scales = torch.tensor([each.scale for each in stack.layers])
     clients, size = vectors.shape
     losses = np.zeros(clients)
+    penalties = penalties or LastLayerPenalties()
+    _require_rows(clients, stack.layers[-1].inputs, penalties)
     arrays = [np.ascontiguousarray(each) for each in (examples.order, examples.ends, examples.steps)]
     failed = library(KERNEL).stack_train(
         *pointers(about, scales),
@@ -191,6 +215,9 @@ def train_stack(
         *sizes(int(examples.sizes.max())),
         *(ctypes.c_float(value) for value in (descent.lr, descent.momentum, descent.decay, descent.pull)),
         *sizes(normalise),
+        *(ctypes.c_float(value) for value in (penalties.alpha, penalties.beta, penalties.gamma)),
+        *sizes(penalties.squared),
+        *pointers(penalties.examples, penalties.drawn),
     )
     if failed:
         raise MemoryError("there is not enough memory for a batch")
@@ -219,6 +246,16 @@ def _require(stack: Stack, examples: Examples) -> None:
         raise ValueError("every client must have a batch")
     if (examples.sizes < 1).any() or ends[lasts].sum() != len(order):
         raise ValueError("batches must have at least one example each")
+
+
+def _require_rows(clients: int, inputs: int, penalties: LastLayerPenalties) -> None:
+    """Refuse penalties that have not something for every client."""
+    wanted = ((penalties.examples, (clients,)), (penalties.drawn, (clients, inputs)))
+    given = [(each, shape) for each, shape in wanted if each is not None]
+    if any(each.dtype != torch.float32 or each.shape != shape or not each.is_contiguous() for each, shape in given):
+        raise ValueError("penalties need a float32 number or row for every client")
+    if penalties.gamma and penalties.drawn is None:
+        raise ValueError("a distance needs something that it is measured from")
 
 
 def rows_of(parts: Sequence[Indices]) -> Indices:
