@@ -147,13 +147,13 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return similar[0] if similar else None
 
 
-def listed(names: Sequence[str], most: int = 40) -> str:
-    """List names for a message, which stays readable if there are many, or long ones.
+def listed(names: Sequence[str], most: int = 40, longest: int = _LONGEST) -> str:
+    """List names for a message, which stays readable if there are many, or ones of more than `longest` characters.
 
     >>> listed(["a", "b", "c"]), listed(["a", "b", "c"], most=2)
     ('a, b, c', 'a, b and 1 more')
     """
-    shown = ", ".join(name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…" for name in names[:most])
+    shown = ", ".join(name if len(name) <= longest else f"{name[:longest]}…" for name in names[:most])
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 

@@ -29,6 +29,8 @@ WHOLE = ("I64", "I32", "I16", "I8", "U8", "BOOL")
 
 LISTED = 8
 """Names that a message lists; of more, it says how many."""
+SENTENCE = 200
+"""Characters that a message has for what is wrong with one tensor."""
 
 
 def load_weights(module: nn.Module, path: str | Path, skip: Sequence[str] = ()) -> list[str]:
@@ -116,7 +118,7 @@ def _problems(tensors: Tensors, stored: dict[str, Any], skip: Sequence[str]) -> 
     ]
     problems = [f"it lacks {listed(missing, LISTED)}"] if missing else []
     problems += [f"it has {listed(over, LISTED)}, which the model lacks"] if over else []
-    return problems + ([listed(wrong, LISTED)] if wrong else []) + ([listed(kinds, LISTED)] if kinds else [])
+    return problems + [listed(each, LISTED, SENTENCE) for each in (wrong, kinds) if each]
 
 
 def within(name: str, parts: Iterable[str]) -> bool:

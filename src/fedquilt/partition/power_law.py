@@ -31,6 +31,7 @@ def power_law(
     first. An exponent of 0 is `iid`, to within one example. With `own_test`, the test set of `data` is dealt out by the
     same sizes.
 
+    >>> import numpy as np
     >>> power_law(np.zeros(110, dtype=np.int64), clients=4, least=10).sizes.tolist()
     [44, 27, 21, 18]
     """

@@ -208,8 +208,11 @@ def test_the_process_that_trials_come_from_may_die(tmp_path: Path, as_for_users:
     class Killing:
         def show(self, board: Any) -> None:
             if not killed and any(row.round >= 2 for row in board.rows):
-                children = psutil.Process().children()  # a browser of other tests may be one of them
-                killed.extend(child for child in children if "nursery" in " ".join(child.cmdline()))
+                children = (
+                    psutil.Process().children()
+                )  # a browser of other tests may be one of them, or one that has ended
+                alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+                killed.extend(child for child in alive if "nursery" in " ".join(child.cmdline()))
                 killed[0].kill()
 
         def close(self) -> None: ...
