@@ -23,6 +23,8 @@ import fedquilt
 from fedquilt.algorithm.state import ClientStore
 from fedquilt.algorithm.updates import BlockUpdate, ClientUpdate, Fault, one_by_one
 from fedquilt.base.registry import engines
+from fedquilt.compute.kernels import build
+from fedquilt.compute.kernels.stack import KERNEL
 from fedquilt.engines.execution import Execution
 from fedquilt.round.loop import rounds
 from fedquilt.round.measures import Measures
@@ -41,12 +43,24 @@ ENGINES: dict[str, Callable[[], Any]] = {
 ENGINES |= {
     "small": lambda: SmallEngine(Execution()),
     "small, in blocks": lambda: SmallEngine(Execution(block=2)),
+    "fused": lambda: fedquilt.vectorised(block=2, workers=2, compute="fused"),
 }
 
 
 @pytest.fixture(params=ENGINES)
 def engine(request):
     return ENGINES[request.param]()
+
+
+@pytest.fixture
+def federation(engine, federate):
+    """Six clients, with a model that the engine can train."""
+    if engine.execution.compute != "fused":
+        return federate(method())
+    if build.trouble(KERNEL) is not None:
+        pytest.skip(f"nothing can be compiled here: {build.trouble(KERNEL)}")
+    torch.manual_seed(0)
+    return federate(method(), nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3)))
 
 
 def method():
@@ -77,9 +91,8 @@ def collected(session, federation, spoil=False):
     return found
 
 
-def test_results_are_used_up_one_at_a_time(engine, federate):
+def test_results_are_used_up_one_at_a_time(engine, federation):
     """Whoever writes into a result that it has taken changes nobody else's: not the model, and not what is to come."""
-    federation = federate(method())
     with engine.open(federation) as session:
         expected = collected(session, federation)
         assert len(expected) == 6
@@ -89,8 +102,7 @@ def test_results_are_used_up_one_at_a_time(engine, federate):
                 assert all(torch.equal(a, b) for a, b in zip(parts, found[slot], strict=True))
 
 
-def test_every_slot_is_answered_once_also_if_plans_overlap(engine, federate):
-    federation = federate(method())
+def test_every_slot_is_answered_once_also_if_plans_overlap(engine, federation):
     planned, state = first_plan(federation)
     with engine.open(federation) as session:
         first, second = (session.run(planned, state, ClientStore()) for _ in range(2))
@@ -188,9 +200,8 @@ def heard(session, federation, lie, last=2):
 
 
 @pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning")
-def test_lies_are_the_liars_own_fault(engine, federate):
+def test_lies_are_the_liars_own_fault(engine, federation):
     """It is named, the round goes on, and the others' bits are those of a round in which it fails."""
-    federation = federate(method())
     with engine.open(federation) as session:
         expected, _ = heard(session, federation, failing)
         for name, lie in LIES.items():
@@ -203,8 +214,7 @@ def test_lies_are_the_liars_own_fault(engine, federate):
 
 
 @pytest.mark.filterwarnings("ignore:client .* was left out:RuntimeWarning")
-def test_who_answers_twice_counts_once_and_is_named(engine, federate):
-    federation = federate(method())
+def test_who_answers_twice_counts_once_and_is_named(engine, federation):
     with engine.open(federation) as session:
         expected, _ = heard(session, federation, lambda answer, slot_of: [answer])
         model, records = heard(session, federation, twice)

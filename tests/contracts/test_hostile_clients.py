@@ -450,6 +450,22 @@ def test_closed_files_end_an_inline_run_and_name_the_client(go, tmp_path):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_a_timer_that_a_client_leaves_running_ends_nobody(go):
+    """In a process of its own: its signal would end it."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            result = go("inline", lasting(lambda: signal.setitimer(signal.ITIMER_REAL, 0.05)))
+            time.sleep(0.1)
+            status = sum(len(record["dropped"]) for record in result.history)
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def sleeping(delta):
     time.sleep(600)
 
@@ -542,7 +558,9 @@ class Fickle(torch.nn.Module):
         if self.training and x[0, 0] > 1e6:
             self.change(self)
         self.seen = x  # as honest models do
-        return self.scale * self.scales[-1] * self.last(self.act(self.first(x.clamp(-3, 3))))
+        words = x.clamp(-3, 3).unflatten(1, (1, 2, 4))
+        attended = torch.nn.functional.scaled_dot_product_attention(words, words, words)
+        return self.scale * self.scales[-1] * self.last(self.act(self.first(attended.flatten(1))))
 
 
 class Doubled(Fickle):
@@ -561,6 +579,10 @@ def halved(net, inputs):
     return (inputs[0] / 2,)
 
 
+def packing(net):
+    torch.autograd.graph.saved_tensors_hooks(lambda kept: kept / 2, lambda kept: kept).__enter__()
+
+
 MODELS = {
     "another part": lambda net: setattr(net, "act", torch.nn.Identity()),
     "a part less": lambda net: delattr(net, "act") if hasattr(net, "act") else None,
@@ -577,6 +599,10 @@ MODELS = {
     "autocast": autocast_left_on,
     "an open autocast": lambda net: torch.autocast("cpu", dtype=torch.bfloat16).__enter__(),
     "hooks of all modules": lambda net: torch.nn.modules.module.register_module_forward_pre_hook(halved),
+    "hooks of saved tensors": packing,
+    "attention": lambda net: torch.backends.cuda.enable_flash_sdp(False),
+    "no attention": lambda net: torch.backends.cuda.enable_math_sdp(False),
+    "the precision of all operators": lambda net: setattr(torch.backends, "fp32_precision", "bf16"),
 }
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+import sys
+from dataclasses import dataclass, replace
 
 import every_method
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
 
 import fedquilt
 from fedquilt.algorithm.parts.sampling import Steps
@@ -200,10 +203,15 @@ def test_augmented_examples_are_those_of_the_reference(blobs, unbalanced, fourie
     assert apart(plain, fused) < 3e-6
 
 
-def test_cosines_of_large_numbers_are_right(blobs, unbalanced):
+def test_cosines_of_large_numbers_are_right(unbalanced):
+    """The numbers are exact, as products with powers of two: rounded, two ways to large numbers have other cosines."""
     x = np.array([[1e-3], [3.0], [-700.0], [8000.0], [1e5], [-3e7]] * 40, dtype=np.float32)
     data = fedquilt.arrays(x, np.arange(240) % 3, x[:6], [0, 1, 2, 0, 1, 2])
+    torch.manual_seed(0)
     module = random_fourier(inputs=1, features=3, classes=3)
+    with torch.no_grad():
+        module.frequencies.copy_(torch.tensor([1.0, -0.5, 0.25]).view_as(module.frequencies))
+        module.phases.zero_()
     module.phases.requires_grad_(False)
     assert stack_of(module) is None  # not all of it is trained
     module.phases.requires_grad_(True)
@@ -243,9 +251,13 @@ def test_what_is_no_stack():
         def forward(self, x):
             return super().forward(x) * 2
 
+    patched = nn.Sequential(nn.Linear(2, 2))
+    patched[0].forward = lambda x: 2 * x  # type: ignore[method-assign]
+    whole = nn.Sequential(nn.Linear(2, 2))
+    whole.forward = lambda x: 2 * x  # type: ignore[method-assign]
     buffered = nn.Sequential(nn.Linear(2, 2))
     buffered.register_buffer("seen", torch.zeros(1))
-    none = [buffered]
+    none = [buffered, patched, whole]
     none += [
         tied,
         hooked,
@@ -256,3 +268,62 @@ def test_what_is_no_stack():
     none += [nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5), nn.Linear(2, 2)), nn.Bilinear(2, 2, 2)]
     none += [nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)), nn.Sequential(nn.Flatten(0), nn.Linear(2, 2))]
     assert [stack_of(module) for module in none] == [None] * len(none)
+    assert stack_of(nn.Linear(2, 2)) is not None
+    hook = register_module_forward_hook(lambda *_: None)
+    assert stack_of(nn.Linear(2, 2)) is None
+    hook.remove()
+
+
+ACTS = {
+    "raises": lambda delta: sys.exit(3),
+    "sends NaN": lambda delta: delta * float("nan"),
+    "sends another type": lambda delta: delta.half(),
+    "dies": lambda delta: os._exit(5),
+}
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """Stands where `corrupt` does, and lets one client do as it likes with its update."""
+
+    act: object
+    labels: None = None
+
+    def hits(self, client, population, seed):
+        return client == 3
+
+    def update(self, delta, rng):
+        return self.act(delta)
+
+
+@pytest.mark.filterwarnings("ignore:client 3 was left out:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:worker process .* died:RuntimeWarning")
+def test_who_fails_is_left_out_and_changes_nobody_elses_bits(blobs, unbalanced, perceptron):
+    """In whatever way, in whatever block: of two, it shares one with the largest client."""
+    digests = set()
+    for name, act in ACTS.items():
+        for engine in (fedquilt.vectorised(2, 2, compute="fused"), fedquilt.inline(compute="fused", block=6)):
+            if name == "dies" and engine.table["name"] == "inline":
+                continue
+            simulate = [fedquilt.Simulation("hostile", corruption=(Hostile(act),))]
+            method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8, momentum=0.5)
+            result = fedquilt.train(perceptron, blobs, unbalanced, method, 2, engine=engine, simulate=simulate)
+            assert [[left["client"] for left in record["dropped"]] for record in result.history] == [[3], [3]], name
+            digests.add(result.digest)
+    assert len(digests) == 1
+
+
+@pytest.mark.filterwarnings("ignore:client 3 was left out:RuntimeWarning")
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
+def test_an_example_that_is_no_number_costs_who_holds_it(value, blobs, unbalanced, perceptron):
+    """The kernel must not lose it on its way through exponentials, maxima and ReLU."""
+    x = blobs.train.x.clone()
+    x[unbalanced.client(3)[0], 0] = value
+    data = replace(blobs, train=replace(blobs.train, x=x))
+    method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=8)
+    fused, plain = (
+        fedquilt.train(perceptron, data, unbalanced, method, 1, engine=engine)
+        for engine in (fedquilt.inline(compute="fused", block=6), fedquilt.inline())
+    )
+    assert [[left["client"] for left in record["dropped"]] for record in (*fused.history, *plain.history)] == [[3], [3]]
+    assert apart(fused, plain) < 3e-6

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.backends import cuda as attention  # on the CPU too, its flags choose how attention is computed
 from torch.nn.modules import module as modules
 from torch.overrides import _pop_mode as _pop_function_mode
 from torch.utils._python_dispatch import _pop_mode as _pop_dispatch_mode
@@ -99,6 +100,17 @@ def _hang(hooks: list[dict[int, Any]]) -> None:
         table.update(wanted)
 
 
+def _packing() -> tuple[Any, ...] | None:
+    """Return the innermost functions that pack and unpack what autograd keeps for the way back, if there are any."""
+    found: tuple[Any, ...] | None = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return found
+
+
+def _pack_by(hooks: tuple[Any, ...] | None) -> None:
+    while _packing() not in (hooks, None):
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+
+
 SETTINGS = (
     PinnedSetting("threads", torch.get_num_threads, torch.set_num_threads, 1),
     PinnedSetting("default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
@@ -107,10 +119,25 @@ SETTINGS = (
         "matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"
     ),
     _attribute(torch.backends.mkldnn, "enabled", True),
+    *(  # what single operators inherit comes first
+        _attribute(owner, "fp32_precision")
+        for owner in (torch.backends, torch.backends.mkldnn)
+        if hasattr(owner, "fp32_precision")
+    ),
     *(
         _attribute(getattr(torch.backends.mkldnn, operator), "fp32_precision")
         for operator in ("conv", "rnn")
         if hasattr(torch.backends.mkldnn, operator)
+    ),
+    *(
+        PinnedSetting(
+            f"{way} attention", getattr(attention, f"{way}_sdp_enabled"), getattr(attention, f"enable_{way}_sdp")
+        )
+        for way in ("flash", "math", "mem_efficient", "cudnn")
+        if hasattr(attention, f"{way}_sdp_enabled")
+    ),
+    PinnedSetting(
+        "fast path of attention", torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled
     ),
     _attribute(torch.backends.cudnn, "allow_tf32", False),
     _attribute(torch.backends.cudnn, "deterministic", True),
@@ -126,6 +153,7 @@ SETTINGS = (
     PinnedSetting("cache of autocast", torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     _stack("nested autocasts", _nesting, torch.autocast_decrement_nesting),
     PinnedSetting("hooks of all modules", _hooks, _hang),
+    PinnedSetting("hooks of saved tensors", _packing, _pack_by),
     _attribute(modules, "_global_is_full_backward_hook"),
     PinnedSetting("deterministic", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
     PinnedSetting("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),

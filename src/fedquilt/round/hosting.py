@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from fedquilt.base.errors import FedquiltError
-from fedquilt.compute.interrupts import TooSlowError, comes_from_outside, descriptors_are_open
+from fedquilt.compute.interrupts import TooSlowError, comes_from_outside, descriptors_are_open, no_timer_left
 from fedquilt.compute.pinned import pin_again
 from fedquilt.compute.replica import Replica
 
@@ -25,7 +25,8 @@ def alone(clients: Sequence[int], replica: Replica) -> Iterator[None]:
     process = os.getpid()
     replica.remember()
     try:
-        yield
+        with no_timer_left():
+            yield
     finally:
         if os.getpid() != process:  # a client forked, and this is the copy, which would do everything once more
             os._exit(1)

@@ -11,6 +11,7 @@
 
 #include "lanes.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -107,7 +108,9 @@ void each_weight(const Layer& layer, Move move) {
     for (int64_t j = 0; j < layer.outputs; j++) move(layer.bias + j, layer.offsets + j);
 }
 
-void pack(const std::vector<Layer>& layers, const float* vector, float* blocks) {
+// What fills up registers becomes 0: a client's NaN may have got there, and must not reach the next client.
+void pack(const std::vector<Layer>& layers, const float* vector, std::vector<float>& blocks) {
+  std::fill(blocks.begin(), blocks.end(), 0.0f);
   for (const Layer& layer : layers)
     each_weight(layer, [&](int64_t there, int64_t here) { blocks[here] = vector[there]; });
 }
@@ -389,13 +392,13 @@ int stack_train(const int64_t* about, const float* scales, int64_t depth, float*
       if (layers[n].activation == COSINE) slopes[n].resize(most * layers[n].padded);
     std::vector<std::vector<float>> inner(depth);
     for (int64_t n = 0; n + 1 < depth; n++) inner[n].resize(most * layers[n].outputs);
-    if (pull) pack(layers, start, starts.data());
+    if (pull) pack(layers, start, starts);
     Rule rule = {lr, momentum, decay, pull, pull ? starts.data() : nullptr, given ? givens.data() : nullptr};
     const int64_t inputs = layers[0].inputs;
     for (int64_t client = 0; client < clients; client++) {
-      pack(layers, vectors + client * size, blocks.data());
-      if (given) pack(layers, given + client * size, givens.data());
-      if (momentum) pack(layers, speeds + client * size, velocities.data());
+      pack(layers, vectors + client * size, blocks);
+      if (given) pack(layers, given + client * size, givens);
+      if (momentum) pack(layers, speeds + client * size, velocities);
       double seen = 0, lost = 0;
       int64_t first = 0;
       for (int64_t number = 0; number < steps[client]; number++) {
