@@ -153,3 +153,10 @@ def test_it_shows_itself_in_a_line_and_in_a_notebook() -> None:
     shown = experiment._repr_html_()
     assert "<td>A &lt; B</td>" in shown
     assert f"<td>trials</td><td>{count}</td>" in shown
+
+
+@pytest.mark.parametrize("name", ["report", "Report", "set_aside", "experiment.toml", "search.db", "mlflow.db"])
+def test_no_trial_has_the_folder_of_something_else(name: str) -> None:
+    trials = fedquilt.experiment(DIGITS | {"case": {"method": {name: {}, "other": {"method": {"epochs": 2}}}}}).trials
+    assert trials[0].name.startswith(f"{name}-")
+    assert trials[1].name == "other"

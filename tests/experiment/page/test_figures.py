@@ -16,6 +16,7 @@ import torch
 import fedquilt
 from fedquilt.analysis.curves import History
 from fedquilt.data.data import Data, Split
+from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.holdings import Holdings, holdings_of, read_holdings
 from fedquilt.experiment.page.clients import figure_of_clients
 from fedquilt.experiment.page.cost import figure_of_cost
@@ -24,6 +25,8 @@ from fedquilt.experiment.page.fares import figure_of_fares
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.heat_map import Square, figure_of_heat_maps, heat_map
 from fedquilt.experiment.page.palette import class_colours, line_look
+from fedquilt.experiment.page.part import RunGroup, populations_of
+from fedquilt.experiment.page.source import Seen
 from fedquilt.experiment.sealed import DamagedError, sealed_json
 from fedquilt.partition.partition import Partition
 
@@ -222,3 +225,19 @@ def test_enormous_numbers_are_left_out(value: float, tmp_path: Path) -> None:
     figure = figure_of_curves([Line("a", (History(records), curve(3)))])
     json.dumps(figure.specs(), allow_nan=False)
     figure.write(tmp_path, ["svg"])
+
+
+@pytest.mark.parametrize(
+    ("key", "label"), [("run.seed", "run seed {}"), ("partition.seed", "seed {}"), ("partition.alpha", "alpha {}.0")]
+)
+def test_populations_are_named_for_what_they_differ_in(key: str, label: str) -> None:
+    table, name = key.split(".")
+    held = [Holdings(1, 2, None, (0,), ({0: number, 1: 4},), {}) for number in (1, 2)]
+    runs = []
+    for number, each in enumerate(held, 1):
+        tables: dict[str, Any] = {"run": {"seed": 1}, "partition": {"name": "dirichlet", "alpha": 5.0, "seed": 0}}
+        tables[table][name] = float(number) if name == "alpha" else number
+        found = Contents(tables, True, History([]), (), (), None, (), None, each, None, None, ())
+        runs.append(Seen(Path(str(number)), found))
+    groups = [RunGroup("FedAvg", tuple(runs)), RunGroup("FedProx", tuple(runs))]
+    assert populations_of(groups) == {label.format(number): each for number, each in enumerate(held, 1)}

@@ -122,6 +122,28 @@ def test_any_text_is_escaped(text: str) -> None:
     check_latex(rf"\begin{{tabular}}{{l}}{chr(10)}{escaped(plain)} \\{chr(10)}\end{{tabular}}")
 
 
+def test_every_ratio_is_explained() -> None:
+    fewer = {"name": "rounds_to", "target": 0.5, "baseline": {"method": "A"}}
+    as_many = {"name": "rounds_to", "target": 0.6, "baseline": {"metric": "rounds to 50%"}, "ratio": "times"}
+    methods = {"method": {"A": {}, "B": {"method": {"epochs": 2}}}}
+    both = load(case=methods, metric=[fewer, as_many])
+    assert table_of(both, cells_from(both, [])).notes[-2] == (
+        "In parentheses: how many times fewer than for method = A (rounds to 50%); "
+        "how many times as many as for rounds to 50% (rounds to 60%)."
+    )
+    one = load(case=methods, metric=fewer)
+    assert table_of(one, cells_from(one, [])).notes[-2] == "In parentheses: how many times fewer than for method = A."
+
+
+def test_small_costs_keep_their_spread() -> None:
+    experiment = load(grid={"method.batch": [10]}, repeat={"run.seed": [1, 2]}, metric={"name": "bytes"})
+    spent = {1: 170_000, 2: 200_000}
+    outcomes = [
+        ended(trial, [0.5], bytes_up=[spent[trial.repeated["run.seed"]]], bytes_down=[0]) for trial in experiment.trials
+    ]
+    assert "0.18 ± 0.02" in table_of(experiment, cells_from(experiment, outcomes)).to_markdown()
+
+
 def test_it_shows_itself_in_a_notebook() -> None:
     experiment, cells = wei()
     shown = table_of(experiment, cells)._repr_html_()

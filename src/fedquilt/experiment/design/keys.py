@@ -30,6 +30,9 @@ RUN_KEYS = tuple(field.name for field in fields(Options))
 LONGEST_NAME = 200
 """Bytes of a folder's name; file systems take 255."""
 
+TAKEN = frozenset({"report", "set_aside", "experiment.toml", "search.db", "mlflow.db"})
+"""What a sweep's folder has beside its trials."""
+
 
 def flattened(tables: Mapping[str, Any], where: str) -> Table:
     """Write tables of a spec as dotted keys; lists of tables stay whole. A quoted key is already dotted.
@@ -186,10 +189,12 @@ def folder_name(pieces: Sequence[str]) -> str:
 
     >>> folder_name(["FedAvg", "lr=0.1", "seed=1"]), folder_name(["own/rows.csv"])
     ('FedAvg,lr=0.1,seed=1', 'own_rows.csv-b6a3ccc8137a1d77')
+    >>> folder_name(["report"])
+    'report-845e91831319e89c'
     """
     name = ",".join(pieces) or "trial"
     plain = re.sub(r'[/\\:*?"<>|]', "_", "".join(each if each.isprintable() else "_" for each in name)).strip(" .")
-    if plain == name and len(name.encode()) <= LONGEST_NAME:
+    if plain == name and len(name.encode()) <= LONGEST_NAME and name.lower() not in TAKEN:
         return name
     digest = hashlib.sha256(name.encode(errors="backslashreplace")).hexdigest()[:16]
     cut = plain.encode(errors="ignore")[: LONGEST_NAME - 20].decode(errors="ignore")

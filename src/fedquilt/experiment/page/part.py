@@ -88,6 +88,7 @@ def populations_of(groups: Sequence[RunGroup], most: int = 12) -> dict[str, Hold
         for contents in group.found:
             if contents.holdings is not None:
                 about = {"data": contents.tables.get("data", {}).get("name"), **contents.tables.get("partition", {})}
+                about["run seed"] = contents.tables.get("run", {}).get("seed")  # which examples validation holds out
                 found.setdefault(contents.holdings.to_json(), (contents.holdings, group.name, about))
     tables = [about for _, _, about in found.values()]
     differ = [
@@ -95,6 +96,8 @@ def populations_of(groups: Sequence[RunGroup], most: int = 12) -> dict[str, Hold
         for key in dict.fromkeys(key for table in tables for key in table)
         if len({str(t.get(key)) for t in tables}) > 1
     ]
+    if len({tuple(str(table.get(key)) for key in differ if key != "run seed") for table in tables}) == len(tables):
+        differ = [key for key in differ if key != "run seed"]
     named: dict[str, Holdings] = {}
     for held, name, about in list(found.values())[:most]:
         words = ", ".join(f"{key} {about[key]}" for key in differ if about.get(key) is not None)

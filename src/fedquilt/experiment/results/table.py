@@ -195,8 +195,13 @@ def _tuned(tuning: Tuning) -> str:
 
 
 def _ratio_note(experiment: Experiment) -> str:
-    metric = next(metric for metric in experiment.metrics if metric.baseline)
-    cases = (metric.baseline or {}).items()
-    cell = ", ".join(case if axis == METRIC_AXIS else f"{axis} = {case}" for axis, case in cases)
-    words = "how many times fewer than" if metric.ratio == "speedup" else "how many times as many as"
-    return f"In parentheses: {words} for {cell}."
+    """Say what the ratios are, and of which metrics where they are not all the same."""
+    found: dict[str, list[str]] = {}
+    for metric in experiment.metrics:
+        if metric.baseline:
+            cases = metric.baseline.items()
+            cell = ", ".join(case if axis == METRIC_AXIS else f"{axis} = {case}" for axis, case in cases)
+            words = "how many times fewer than" if metric.ratio == "speedup" else "how many times as many as"
+            found.setdefault(f"{words} for {cell}", []).append(metric.label)
+    ratios = [what if len(found) == 1 else f"{what} ({', '.join(labels)})" for what, labels in found.items()]
+    return f"In parentheses: {'; '.join(ratios)}."

@@ -40,10 +40,11 @@ def unit_of(metric: CellMetric) -> Unit:
     """Return how a metric is written.
 
     >>> unit_of(CellMetric("best accuracy")), unit_of(CellMetric("", "bytes", along="bytes"))
-    (Unit(factor=100, digits=2, name='%'), Unit(factor=1e-06, digits=1, name='MB'))
+    (Unit(factor=100, digits=2, name='%'), Unit(factor=1e-06, digits=2, name='MB'))
     """
     if metric.is_cost:
-        return Unit(1e-6, 1, "MB") if metric.along == "bytes" else Unit(1, 1, metric.along)
+        units = {"bytes": Unit(1e-6, 2, "MB"), "seconds": Unit(1, 2, "seconds")}
+        return units.get(metric.along, Unit(1, 1, metric.along))
     if metric.of in _SHARES or metric.relative_to is not None:
         return Unit(100, 2, "%")
     return Unit(1, 4, metric.of.replace("_", " "))
