@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import math
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -20,9 +24,12 @@ from torch import nn
 import fedquilt
 from fedquilt.algorithm.state import ClientStore
 from fedquilt.algorithm.updates import PartialSum, one_by_one
+from fedquilt.base.errors import WorkerError
+from fedquilt.engines.cluster.actors import Actors, Needs
 from fedquilt.engines.cluster.connection import ClusterError, cluster, require_free
 from fedquilt.engines.cluster.facts import Facts
 from fedquilt.engines.cluster.nodes import differing, require_alike, survey
+from fedquilt.engines.execution import Execution
 from fedquilt.experiment.run import resume, run
 from fedquilt.experiment.sweeping.on_cluster import ClusterExecutor
 from fedquilt.round.partial import summable
@@ -213,9 +220,37 @@ def test_what_is_wrong_with_a_cluster_is_said_at_once(there):
     began = time.monotonic()
     with pytest.raises(ClusterError, match="it can have one at a time"), cluster("127.0.0.1:1"):
         pass
-    with pytest.raises(ClusterError, match=r"nothing free that a worker needs: CPU \(\d of 2 free\)"):
+    words = r"no node on which all is free that a worker needs: 3 CPU \(at most \d free on a node, 2 in all\)"
+    with pytest.raises(ClusterError, match=words):
         require_free(there, {"CPU": 3.0})
     assert time.monotonic() - began < 30
+
+
+def test_a_cluster_of_another_version_is_refused_by_name(there):
+    """The cluster says that it has another version, as one would; all else about it is real."""
+    store = importlib.import_module("ray._private.worker").global_worker.gcs_client
+    key, space = b"CLUSTER_METADATA", b"cluster"
+    known = store.internal_kv_get(key, namespace=space)
+    store.internal_kv_put(key, json.dumps(json.loads(known) | {"ray_version": "2.0.0"}).encode(), True, namespace=space)
+    try:
+        command = [sys.executable, "-m", "fedquilt", "cluster", "check", there.ray.get_runtime_context().gcs_address]
+        refused = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    finally:
+        store.internal_kv_put(key, known, True, namespace=space)
+    assert refused.returncode != 0
+    (line,) = refused.stderr.splitlines()
+    assert "2.0.0" in line
+    assert there.ray.__version__ in line
+    assert "need the same versions of Ray and Python" in line
+
+
+def test_a_run_that_gets_no_actor_ends(there, federate, monkeypatch):
+    """Another's run took the last CPU after it was found free: what is never started is not waited for without end."""
+    monkeypatch.setattr("fedquilt.engines.cluster.actors.STARVED", 1.0)
+    federation = federate(METHODS["fed_avg"]())
+    start = federation.server.start().groups[0].state
+    with pytest.raises(WorkerError, match="no actor could be started"):
+        Actors(there, federation.site, start, Execution(), Needs(resources=(("nowhere", 1.0),)))
 
 
 def test_everything_listens_on_loopback():

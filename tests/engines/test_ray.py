@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import fedquilt
-from fedquilt.base.errors import MissingExtraError
-from fedquilt.engines.cluster.connection import ClusterError, _init
+from fedquilt.base.errors import MissingExtraError, SpecError
+from fedquilt.engines.cluster.connection import Cluster, ClusterError, _init, require_free
 
 APART = ["-n", "-p", "-f", "--mount-proc", "--kill-child"]
 """A network with nothing but loopback, and processes that end with the first of them."""
@@ -78,6 +81,45 @@ def test_an_address_that_cannot_be_right_is_refused_at_once(address, words, monk
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     with pytest.raises(ClusterError, match=words), opening(address):
         pass
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"resources": {"disk": 0.0}}, "resources: disk = 0: a worker takes more than nothing"),
+        ({"resources": {"disk": 1.5}}, "disk: 1.5 of it: a worker takes a whole number, or a part of one"),
+        ({"resources": {"CPU": 2.0}}, "resources: every worker takes one CPU"),
+        ({"gpus": 1.5}, "GPU: 1.5 of it: a worker takes a whole number, or a part of one"),
+    ],
+)
+def test_what_no_worker_can_take_is_refused(how, words):
+    with pytest.raises(SpecError, match=words):
+        fedquilt.ray(**how)
+
+
+class TwoHalves(Cluster):
+    """Two nodes, each with half of a CPU free."""
+
+    def free(self):
+        return [{"CPU": 0.5, "disk": 2.0}, {"CPU": 0.5}]
+
+
+def test_what_is_free_has_to_be_free_on_one_node(monkeypatch):
+    """No actor would ever start, although a whole CPU is free."""
+    monkeypatch.setattr("fedquilt.engines.cluster.connection.FREE", 0.0)
+    there = TwoHalves("127.0.0.1:6379", SimpleNamespace(cluster_resources=lambda: {"CPU": 4.0}))
+    assert there.room({"CPU": 0.5}) == 2
+    assert there.room({"CPU": 0.25, "disk": 1.0}) == 2
+    with pytest.raises(ClusterError, match=r"1 CPU \(at most 0.5 free on a node, 4 in all\)"):
+        require_free(there, {"CPU": 1.0})
+
+
+@needs_ray
+def test_the_file_for_a_cloud_is_one_that_ray_takes():
+    util, yaml = (importlib.import_module(name) for name in ("ray.autoscaler._private.util", "yaml"))
+    text = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
+    (file,) = re.findall(r"```yaml\n(# cluster.yaml.*?)```", text, re.DOTALL)
+    util.validate_config(util.prepare_config(yaml.safe_load(file)))
 
 
 class OtherVersion:

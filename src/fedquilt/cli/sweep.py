@@ -86,10 +86,11 @@ def _on_cluster(
     engines = [trial.spec.parts["engine"].arguments for trial in experiment.trials]
     cpus = max((engine.get("workers") or 1 for engine in engines), default=1)
     found = stack.enter_context(cluster(address.removeprefix("ray://")))
-    require_free(found, {"CPU": float(cpus)})
+    needs = {"CPU": float(cpus)}
+    require_free(found, needs)
     require_alike(found, mixed=False)
     executor = stack.enter_context(closing(ClusterExecutor(found, folder or sweep_folder(experiment), cpus)))
-    return executor, jobs or int(found.free().get("CPU", 1.0) // cpus)
+    return executor, jobs or max(found.room(needs), 1)
 
 
 def _words(option: str, value: object) -> list[str]:

@@ -64,7 +64,19 @@ def ray(
     if device != "cpu" and not needed:
         raise SpecError(f'gpus: device = "{device}" needs a GPU for each worker, or a part of one such as 0.5')
     needs = Needs(needed, tuple(sorted((resources or {}).items())))
+    _require_possible(needs)
     return RayEngine(execution, address, workers, needs, data_from, sums, mixed, insecure)
+
+
+def _require_possible(needs: Needs) -> None:
+    for name, amount in needs.resources:
+        if name in ("CPU", "GPU"):
+            raise SpecError(f"resources: every worker takes one CPU, and `gpus` GPUs; {name} has no place here")
+        if amount <= 0:
+            raise SpecError(f"resources: {name} = {amount:g}: a worker takes more than nothing of it")
+    for name, amount in needs.amounts().items():
+        if amount > 1 and amount % 1:
+            raise SpecError(f"{name}: {amount:g} of it: a worker takes a whole number, or a part of one such as 0.5")
 
 
 @dataclass(frozen=True)

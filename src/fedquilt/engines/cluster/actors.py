@@ -119,6 +119,7 @@ class Actors:
             self._start()
         try:
             while not self._events:
+                self._look_for_nodes()
                 self._listen(LOOKS)
         except BaseException:
             self.close()
@@ -195,8 +196,7 @@ class Actors:
 
     def _fits(self) -> int:
         """Return how many more actors have room on the cluster now."""
-        free, idle = self._cluster.free(), len(self._cluster.idle.get(self._needs, ()))
-        return idle + int(min(free.get(name, 0.0) // amount for name, amount in self._needs.amounts().items()))
+        return len(self._cluster.idle.get(self._needs, ())) + self._cluster.room(self._needs.amounts())
 
     def _look_for_nodes(self) -> None:
         """Start actors where there is room now, unless a number was asked for; end a run that has none, and gets none."""

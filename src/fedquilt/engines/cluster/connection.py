@@ -53,9 +53,14 @@ class Cluster:
         """Return what Ray knows of the nodes that are there."""
         return [node for node in self.ray.nodes() if node["Alive"]]
 
-    def free(self) -> dict[str, float]:
-        """Return what nobody uses now."""
-        return dict(self.ray.available_resources())
+    def free(self) -> list[dict[str, float]]:
+        """Return what nobody uses now, node by node."""
+        state = importlib.import_module("ray._private.state")
+        return list(state.available_resources_per_node().values())
+
+    def room(self, needs: Mapping[str, float]) -> int:
+        """Return how many workers with these needs can be started now, each on one node."""
+        return sum(int(min(free.get(name, 0.0) // amount for name, amount in needs.items())) for free in self.free())
 
     def close(self) -> None:
         """End the connection, and the cluster, if it was started for it."""
@@ -227,7 +232,8 @@ def _require_health(where: str, protected: bool) -> None:
 
 
 def _asked_for_health(where: str, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", where]
+    # Of another version, a cluster is well all the same: which one it has is said by `_init`.
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--skip-version-check", "--address", where]
     return subprocess.Popen(
         command, env=dict(variables), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -246,16 +252,16 @@ def _ends_well(process: subprocess.Popen[bytes]) -> bool:
 def require_free(found: Cluster, needs: Mapping[str, float]) -> None:
     """Refuse a cluster on which not even one worker can be started now."""
     until = time.monotonic() + FREE
-    while True:
-        free = found.free()
-        missing = [name for name, amount in needs.items() if free.get(name, 0.0) < amount]
-        if not missing:
-            return
+    while not found.room(needs):
         if time.monotonic() > until:
-            total = found.ray.cluster_resources()
-            which = ", ".join(f"{name} ({free.get(name, 0):g} of {total.get(name, 0):g} free)" for name in missing)
+            free, total = found.free(), found.ray.cluster_resources()
+            which = ", ".join(
+                f"{amount:g} {name} (at most {max((each.get(name, 0.0) for each in free), default=0.0):g} free on a node, "
+                f"{total.get(name, 0.0):g} in all)"
+                for name, amount in needs.items()
+            )
             raise ClusterError(
-                f"the cluster {found.address} has nothing free that a worker needs: {which}; wait until other work on it "
-                "has ended, or add nodes"
+                f"the cluster {found.address} has no node on which all is free that a worker needs: {which}; wait until "
+                "other work on it has ended, or add nodes"
             )
         time.sleep(0.2)
