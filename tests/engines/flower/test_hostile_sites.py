@@ -16,6 +16,7 @@ pytest.importorskip("flwr")
 
 from deployed import BASE, Deployed
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
+from memory_grid import MemoryGrid
 
 import fedquilt
 from fedquilt.compute.tensors import from_bytes, to_bytes
@@ -189,7 +190,7 @@ ATTACKS: dict[str, tuple[Any, str]] = {
 
 def attacking(attack: Any, kept: dict[str, Message]) -> Any:
     def on_the_way(message: Message, reply: Message) -> Iterable[tuple[float, Message]]:
-        hostile = message.metadata.dst_node_id == 9_000 - 7 * HOSTILE and message.metadata.message_type == "train"
+        hostile = message.metadata.dst_node_id == MemoryGrid.node(HOSTILE) and message.metadata.message_type == "train"
         before = kept.get("before")
         if hostile:
             kept["before"] = reply
@@ -225,3 +226,23 @@ def test_a_hostile_site_is_left_out_and_named(
     without.setdefault("digest", found[0])
     assert found[-1] == without["digest"]
     assert words in fault["reason"]
+
+
+def test_a_reply_to_the_message_of_another_site_is_passed_over(blobs: Data, four: Partition, smooth: nn.Module) -> None:
+    """Flower refuses one by itself; were it to come through, the site that was asked would still be heard."""
+    method = fedquilt.fed_avg(fraction=1.0, batch=8)
+    undisturbed = Deployed(smooth, blobs, four, method)
+    expected = digest(undisturbed.server, undisturbed.run(2)[0])
+    deployed = Deployed(smooth, blobs, four, method)
+
+    def on_the_way(message: Message, reply: Message) -> Iterable[tuple[float, Message]]:
+        if message.metadata.dst_node_id == MemoryGrid.node(2):
+            forged = Message(raw(b"garbage"), reply_to=message)
+            forged.metadata.__dict__["_src_node_id"] = MemoryGrid.node(HOSTILE)
+            yield 0.0, forged
+        yield 0.02, reply
+
+    with pytest.warns(RuntimeWarning, match="site site-1 answered a message to site site-2; that is passed over"):
+        state, records = deployed.run(2, on_the_way)
+    assert digest(deployed.server, state) == expected
+    assert not any(record["dropped"] for record in records)
