@@ -92,7 +92,10 @@ def keys(
         say(f"Wrote {made.authority}, which every site needs, and {made.certificate} with its key, which stay here.")
     if site is not None:
         entry = roster_entry(site, make_site_key(made, site))
-        say(f"The private key is {made.key(site)}, and stays here. Add to {made.spec}, at the server and all sites:\n")
+        say(
+            f"The private key is {made.key(site)}, and stays here. Put into {made.spec}, at the server and all sites, "
+            "in the place of another entry of that name:\n"
+        )
         say(entry)
 
 
@@ -127,7 +130,7 @@ def server(
     raise RunError(f"the SuperLink ended with the code {code}")
 
 
-@app.command(epilog="Example: fedquilt deploy site clinics bern --server fl.example.org:9092")
+@app.command(epilog="Example: fedquilt deploy site clinics bern --server fl.example.org:443")
 def site(
     folder: Folder,
     name: Annotated[str, typer.Argument(help="The name of the site, as the roster has it.")],
