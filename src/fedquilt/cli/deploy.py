@@ -160,7 +160,7 @@ def run(folder: Folder, name: RunName = "federation", rounds: Rounds = None, por
     from fedquilt.experiment.deployment.submission import submitted
 
     made = _folder(folder)
-    _follow(made, submitted(made, port or port_of(made), say, name, rounds), name)
+    _follow(made, submitted(made, port or port_of(made), say, name, rounds), name, "run")
 
 
 def resume_at_sites(run_folder: Path, rounds: int | None) -> None:
@@ -204,14 +204,17 @@ def local_(
         write_folder(made, site_names(sites))
         say(f"Wrote {folder}.")
     with local(made, say, share_class_counts) as running:
-        _follow(made, submitted(made, running.port, say, name, rounds), name)
+        _follow(made, submitted(made, running.port, say, name, rounds), name, "local")
 
 
-def _follow(folder: DeploymentFolder, ticket: Any, name: str) -> None:
+def _follow(folder: DeploymentFolder, ticket: Any, name: str, command: str) -> None:
     """Show how a submission goes: rounds, accuracy, who reported, who was left out and why."""
     from fedquilt.experiment.deployment.submission import progress
 
     out = folder.run(name)
+    again = (
+        f"fedquilt deploy {command} {shlex.quote(str(folder.path))}{'' if name == 'federation' else f' --run {name}'}"
+    )
     names = [member.name for member in folder.load().sites]
     for said in progress(ticket, out):
         state = said["state"]
@@ -222,11 +225,11 @@ def _follow(folder: DeploymentFolder, ticket: Any, name: str) -> None:
         elif state == "failed":
             complain(said["reason"])
             if (out / "checkpoints").exists():
-                say(f"Rounds that were saved are not lost. Continue with: {_again(folder, name)}")
+                say(f"Rounds that were saved are not lost. Continue with: {again}")
             raise typer.Exit(FAILED)
         elif state == "interrupted":
             say(f"Interrupted after round {said['rounds']}; nothing is lost.")
-            say(f"Continue with: {_again(folder, name)}")
+            say(f"Continue with: {again}")
             raise typer.Exit(INTERRUPTED)
         elif state == "ended":
             say(f"Finished {counted(said['rounds'], 'round')}.")
@@ -236,10 +239,6 @@ def _follow(folder: DeploymentFolder, ticket: Any, name: str) -> None:
             if said["diverged"]:
                 complain(said["diverged"])
                 raise typer.Exit(FAILED)
-
-
-def _again(folder: DeploymentFolder, name: str) -> str:
-    return f"fedquilt deploy run {shlex.quote(str(folder.path))}" + ("" if name == "federation" else f" --run {name}")
 
 
 def _show_round(record: dict[str, Any], names: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from fedquilt.base.errors import RunError
-from fedquilt.experiment.deployment import commands, guard
+from fedquilt.experiment.deployment import commands, guard, submission
 from fedquilt.experiment.deployment.folder import SITE, VARIABLE, DeploymentFolder
 from fedquilt.experiment.deployment.server import start_server
 from fedquilt.experiment.deployment.submission import progress
@@ -141,3 +142,25 @@ def test_a_server_app_that_was_killed_is_noticed(clinics: DeploymentFolder) -> N
             next(events)
     finally:
         killed.communicate()
+
+
+def test_an_interruption_ends_the_server_app(clinics: DeploymentFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower would leave it running: the command that goes on would find the run folder locked."""
+    app = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    ticket = Ticket(clinics, "abc")
+    ticket.write("running")
+    ticket.path.write_text(ticket.path.read_text().replace(str(os.getpid()), str(app.pid)))
+    events = progress(ticket, clinics.run("federation"))
+    assert next(events)["state"] == "running"
+
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(submission.time, "sleep", interrupted)
+            next(events)
+        assert app.wait(10) == -signal.SIGTERM
+    finally:
+        app.kill()
+        app.communicate()
