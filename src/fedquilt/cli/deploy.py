@@ -249,6 +249,8 @@ def _show_round(record: dict[str, Any], names: list[str]) -> None:
     say(f"round {record['round']}: {', '.join([*scores, f'reported: {reported}'])}; {record['seconds']:.1f} s{applied}")
     for fault in record["dropped"]:
         warn(f"round {record['round']}: site {names[fault['client']]} was left out: {fault['reason']}")
+    for fault in record.get("per_client_dropped", ()):
+        warn(f"round {record['round']}: the test of site {names[fault['client']]} was left out: {fault['reason']}")
 
 
 def _show_sites(sites: list[dict[str, Any]]) -> None:
