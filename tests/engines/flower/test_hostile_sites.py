@@ -19,6 +19,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 from memory_grid import MemoryGrid
 
 import fedquilt
+from fedquilt.base.errors import FedquiltError
 from fedquilt.compute.tensors import from_bytes, to_bytes
 from fedquilt.data.data import Data
 from fedquilt.engines.flower.wire import NAME, packed, unpacked
@@ -285,3 +286,31 @@ def test_a_test_that_cannot_be_is_left_out_and_its_site_named(
         (fault,) = record["per_client_dropped"]
         assert (fault["client"], fault["name"]) == (HOSTILE, "site-1")
         assert 0 <= record["per_client_accuracy"] <= 1
+
+
+FIRST: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "NaN": (lambda told: told["mean"].fill_(math.nan), "the first upload of site-0 has values that are not finite"),
+    "another shape": (lambda told: told.update(mean=torch.zeros(2)), "the first upload of site-0 has another form"),
+    "another name": (lambda told: told.update(more=torch.zeros(2)), "the first upload of site-0 has another form"),
+    "nothing": (lambda told: told.clear(), "lacks the first upload of site-0"),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_first_upload_that_cannot_be_used_names_its_site(
+    name: str, blobs: Data, four: Partition, smooth: nn.Module
+) -> None:
+    """The run does not begin: of its first broadcast, every site is a part."""
+    change, words = FIRST[name]
+    deployed = Deployed(smooth, blobs, four, fedquilt.fed_avg_r(BASE))
+
+    def on_the_way(message: Message, reply: Message) -> Iterable[tuple[float, Message]]:
+        sent = unpacked(reply.content)
+        if message.metadata.dst_node_id == MemoryGrid.node(0):
+            told: Any = from_bytes(sent.parts["uploads"])
+            change(told["0"]["fed_avg_r"])
+            reply = Message(packed(sent.said, {"uploads": to_bytes(told)}), reply_to=message)
+        yield 0.0, reply
+
+    with pytest.raises(FedquiltError, match=words):
+        deployed.run(1, on_the_way)
