@@ -59,9 +59,10 @@ class Fault:
         """Make the reason one line of bounded length, without control characters."""
         object.__setattr__(self, "reason", visible(self.reason, LONGEST_REASON))
 
-    def named(self) -> dict[str, Any]:
-        """Return what a record says of it."""
-        return {"client": self.client, "kind": self.kind, "reason": self.reason}
+    def named(self, names: Sequence[str] | None) -> dict[str, Any]:
+        """Return what a record says of it, with the client's name where clients have names."""
+        said = {"client": self.client, "kind": self.kind, "reason": self.reason}
+        return said if names is None else said | {"name": names[self.client]}
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,7 +92,10 @@ def keys(
         say(f"Wrote {made.authority}, which every site needs, and {made.certificate} with its key, which stay here.")
     if site is not None:
         entry = roster_entry(site, make_site_key(made, site))
-        say(f"The private key is {made.key(site)}, and stays here. Add to {made.spec}, at the server and all sites:\n")
+        say(
+            f"The private key is {made.key(site)}, and stays here. Put into {made.spec}, at the server and all sites, "
+            "in the place of another entry of that name:\n"
+        )
         say(entry)
 
 
@@ -127,7 +130,7 @@ def server(
     raise RunError(f"the SuperLink ended with the code {code}")
 
 
-@app.command(epilog="Example: fedquilt deploy site clinics bern --server fl.example.org:9092")
+@app.command(epilog="Example: fedquilt deploy site clinics bern --server fl.example.org:443")
 def site(
     folder: Folder,
     name: Annotated[str, typer.Argument(help="The name of the site, as the roster has it.")],
@@ -157,7 +160,7 @@ def run(folder: Folder, name: RunName = "federation", rounds: Rounds = None, por
     from fedquilt.experiment.deployment.submission import submitted
 
     made = _folder(folder)
-    _follow(made, submitted(made, port or port_of(made), say, name, rounds), name)
+    _follow(made, submitted(made, port or port_of(made), say, name, rounds), name, "run")
 
 
 def resume_at_sites(run_folder: Path, rounds: int | None) -> None:
@@ -201,14 +204,17 @@ def local_(
         write_folder(made, site_names(sites))
         say(f"Wrote {folder}.")
     with local(made, say, share_class_counts) as running:
-        _follow(made, submitted(made, running.port, say, name, rounds), name)
+        _follow(made, submitted(made, running.port, say, name, rounds), name, "local")
 
 
-def _follow(folder: DeploymentFolder, ticket: Any, name: str) -> None:
+def _follow(folder: DeploymentFolder, ticket: Any, name: str, command: str) -> None:
     """Show how a submission goes: rounds, accuracy, who reported, who was left out and why."""
     from fedquilt.experiment.deployment.submission import progress
 
     out = folder.run(name)
+    again = (
+        f"fedquilt deploy {command} {shlex.quote(str(folder.path))}{'' if name == 'federation' else f' --run {name}'}"
+    )
     names = [member.name for member in folder.load().sites]
     for said in progress(ticket, out):
         state = said["state"]
@@ -219,11 +225,11 @@ def _follow(folder: DeploymentFolder, ticket: Any, name: str) -> None:
         elif state == "failed":
             complain(said["reason"])
             if (out / "checkpoints").exists():
-                say(f"Rounds that were saved are not lost. Continue with: {_again(folder, name)}")
+                say(f"Rounds that were saved are not lost. Continue with: {again}")
             raise typer.Exit(FAILED)
         elif state == "interrupted":
             say(f"Interrupted after round {said['rounds']}; nothing is lost.")
-            say(f"Continue with: {_again(folder, name)}")
+            say(f"Continue with: {again}")
             raise typer.Exit(INTERRUPTED)
         elif state == "ended":
             say(f"Finished {counted(said['rounds'], 'round')}.")
@@ -235,10 +241,6 @@ def _follow(folder: DeploymentFolder, ticket: Any, name: str) -> None:
                 raise typer.Exit(FAILED)
 
 
-def _again(folder: DeploymentFolder, name: str) -> str:
-    return f"fedquilt deploy run {shlex.quote(str(folder.path))}" + ("" if name == "federation" else f" --run {name}")
-
-
 def _show_round(record: dict[str, Any], names: list[str]) -> None:
     reported = ", ".join(names[client] for client in record["clients"]) or "nobody"
     scores = [f"accuracy {percent(record['accuracy'])}"] if record["accuracy"] is not None else []
@@ -247,6 +249,8 @@ def _show_round(record: dict[str, Any], names: list[str]) -> None:
     say(f"round {record['round']}: {', '.join([*scores, f'reported: {reported}'])}; {record['seconds']:.1f} s{applied}")
     for fault in record["dropped"]:
         warn(f"round {record['round']}: site {names[fault['client']]} was left out: {fault['reason']}")
+    for fault in record.get("per_client_dropped", ()):
+        warn(f"round {record['round']}: the test of site {names[fault['client']]} was left out: {fault['reason']}")
 
 
 def _show_sites(sites: list[dict[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -67,12 +68,14 @@ def require_usable(algorithm: Algorithm, uploads: FirstUploads, population: Popu
             )
         if unasked:
             raise FedquiltError(f"{exchange.name} has a first upload of client {unasked[0]}, which has no examples")
-        form: object = None
+        forms = {}
         for client, tensors in sorted(told.items()):
-            who = f"{exchange.name}: the first upload of {population.name_of(client)}"
             if not all(isinstance(each, Tensor) and bool(torch.isfinite(each).all()) for each in tensors.values()):
-                raise FedquiltError(f"{who} has values that are not finite")
-            now = {key: (each.dtype, each.shape) for key, each in tensors.items()}
-            if form is not None and now != form:
-                raise FedquiltError(f"{who} has another form than those of other clients")
-            form = now
+                who = population.name_of(client)
+                raise FedquiltError(f"{exchange.name}: the first upload of {who} has values that are not finite")
+            forms[client] = tuple(sorted((key, str(each.dtype), each.shape) for key, each in tensors.items()))
+        usual = Counter(forms.values()).most_common(1)
+        for client, form in forms.items():
+            if form != usual[0][0]:
+                who = population.name_of(client)
+                raise FedquiltError(f"{exchange.name}: the first upload of {who} has another form than most others")

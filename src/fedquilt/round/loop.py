@@ -82,9 +82,7 @@ def _record(server: Server, steps: list[Step]) -> Record:
     heard = [(step.merged.loss, step.merged.examples) for step in steps if step.merged.loss is not None]
     examples = sum(count for _, count in heard)
     faults = [fault for step in steps for fault in step.merged.faults]
-    names = server.population.names
-    named = [(fault, {} if names is None else {"name": names[fault.client]}) for fault in faults]
-    dropped = [fault.named() | name for fault, name in named if not fault.simulated]
+    dropped = [fault.named(server.population.names) for fault in faults if not fault.simulated]
     absent = [{"client": fault.client, "reason": fault.reason} for fault in faults if fault.simulated]
     down = server.first.downloaded if first else 0
     down += sum(_down(server, step.before) * len(step.planned.clients) for step in steps)

@@ -56,7 +56,7 @@ def evaluating(
     training = [session.evaluate(group.state.model, "train") for group in run.groups] if measures.train_loss else []
     validating = [session.evaluate(group.state.model, "validation") for group in run.groups if measures.validation]
     per_client = (
-        None if server.test_sizes is None else _per_client(session, server.test_sizes, run, measures.per_client)
+        None if server.test_sizes is None else _per_client(server, session, server.test_sizes, run, measures.per_client)
     )
 
     def complete() -> Record:
@@ -102,7 +102,7 @@ def _loss(evaluations: Sequence[Evaluation], shares: Sequence[float]) -> float |
 
 
 def _per_client(
-    session: Session, sizes: Indices, run: RunState, per_client: PerClientCallback | None
+    server: Server, session: Session, sizes: Indices, run: RunState, per_client: PerClientCallback | None
 ) -> Pending[Record]:
     """Begin the per-client test."""
     tested, testing = list[int](), list[Pending[list[Measured]]]()
@@ -118,7 +118,7 @@ def _per_client(
         counted = [one for _, one in heard]
         if per_client is not None and any(part.predictions and part.right is not None for part in counted):
             per_client(run.round, [client for client, _ in heard], counted)
-        failed = [fault.named() for fault in found if isinstance(fault, Fault)]
+        failed = [fault.named(server.population.names) for fault in found if isinstance(fault, Fault)]
         return _spread(counted) | ({"per_client_dropped": failed} if failed else {})
 
     return complete

@@ -16,8 +16,10 @@ pytest.importorskip("flwr")
 
 from deployed import BASE, Deployed
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
+from memory_grid import MemoryGrid
 
 import fedquilt
+from fedquilt.base.errors import FedquiltError
 from fedquilt.compute.tensors import from_bytes, to_bytes
 from fedquilt.data.data import Data
 from fedquilt.engines.flower.wire import NAME, packed, unpacked
@@ -189,7 +191,7 @@ ATTACKS: dict[str, tuple[Any, str]] = {
 
 def attacking(attack: Any, kept: dict[str, Message]) -> Any:
     def on_the_way(message: Message, reply: Message) -> Iterable[tuple[float, Message]]:
-        hostile = message.metadata.dst_node_id == 9_000 - 7 * HOSTILE and message.metadata.message_type == "train"
+        hostile = message.metadata.dst_node_id == MemoryGrid.node(HOSTILE) and message.metadata.message_type == "train"
         before = kept.get("before")
         if hostile:
             kept["before"] = reply
@@ -209,7 +211,7 @@ def test_a_hostile_site_is_left_out_and_named(
 ) -> None:
     attack, words = ATTACKS[name]
     found = []
-    for each in [raises("left out"), attack] if not without else [attack]:
+    for each in [attack] if "digest" in without else [raises("left out"), attack]:
         deployed = Deployed(smooth, blobs, four, METHOD, seconds=0.5 if name == "silence" else 20.0)
         state, records = deployed.run(3, attacking(each, {}))
         found.append(digest(deployed.server, state))
@@ -225,3 +227,90 @@ def test_a_hostile_site_is_left_out_and_named(
     without.setdefault("digest", found[0])
     assert found[-1] == without["digest"]
     assert words in fault["reason"]
+
+
+def test_a_reply_to_the_message_of_another_site_is_passed_over(blobs: Data, four: Partition, smooth: nn.Module) -> None:
+    """Flower refuses one by itself; were it to come through, the site that was asked would still be heard."""
+    method = fedquilt.fed_avg(fraction=1.0, batch=8)
+    undisturbed = Deployed(smooth, blobs, four, method)
+    expected = digest(undisturbed.server, undisturbed.run(2)[0])
+    deployed = Deployed(smooth, blobs, four, method)
+
+    def on_the_way(message: Message, reply: Message) -> Iterable[tuple[float, Message]]:
+        if message.metadata.dst_node_id == MemoryGrid.node(2):
+            forged = Message(raw(b"garbage"), reply_to=message)
+            forged.metadata.__dict__["_src_node_id"] = MemoryGrid.node(HOSTILE)
+            yield 0.0, forged
+        yield 0.02, reply
+
+    with pytest.warns(RuntimeWarning, match="site site-1 answered a message to site site-2; that is passed over"):
+        state, records = deployed.run(2, on_the_way)
+    assert digest(deployed.server, state) == expected
+    assert not any(record["dropped"] for record in records)
+
+
+TESTS: dict[str, Any] = {
+    "more predictions than examples": [1.0, 5, 10**6, [1.0]],
+    "more right than predictions": [1.0, 4, 3, [1.0]],
+    "less than none right": [1.0, -4, 3, [1.0]],
+    "NaN as the loss": [math.nan, 1, 2, [1.0]],
+    "a loss that is no float": [10**400, 1, 2, [1.0]],
+    "a metric that was not asked for": [1.0, 1, 2, [1.0, 1.0]],
+    "counts in words": ["a", "b", "c", "d"],
+    "an update": {"client": HOSTILE, "slot": HOSTILE, "weight": 1.0},
+    "the fault of another client": {"client": 2, "slot": 2, "fault": "late", "kind": "too slow"},
+}
+"""What a site sends as the result of a test on its own examples."""
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_a_test_that_cannot_be_is_left_out_and_its_site_named(
+    name: str, blobs: Data, four: Partition, smooth: nn.Module, without: dict[str, str]
+) -> None:
+    method = fedquilt.own_test(fedquilt.fed_avg(fraction=1.0, batch=8), holdout=0.2)
+    if "tests" not in without:
+        undisturbed = Deployed(smooth, blobs, four, method)
+        without["tests"] = digest(undisturbed.server, undisturbed.run(2)[0])
+    deployed = Deployed(smooth, blobs, four, method)
+
+    def on_the_way(message: Message, reply: Message) -> Iterable[tuple[float, Message]]:
+        if message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == MemoryGrid.node(HOSTILE):
+            sent = unpacked(reply.content)
+            sent.said["reply"]["answers"] = [TESTS[name]]
+            return [(0.0, Message(packed(sent.said, {}), reply_to=message))]
+        return [(0.0, reply)]
+
+    state, records = deployed.run(2, on_the_way)
+    assert digest(deployed.server, state) == without["tests"]
+    for record in records:
+        (fault,) = record["per_client_dropped"]
+        assert (fault["client"], fault["name"]) == (HOSTILE, "site-1")
+        assert 0 <= record["per_client_accuracy"] <= 1
+
+
+FIRST: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "NaN": (lambda told: told["mean"].fill_(math.nan), "the first upload of site-0 has values that are not finite"),
+    "another shape": (lambda told: told.update(mean=torch.zeros(2)), "the first upload of site-0 has another form"),
+    "another name": (lambda told: told.update(more=torch.zeros(2)), "the first upload of site-0 has another form"),
+    "nothing": (lambda told: told.clear(), "lacks the first upload of site-0"),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_first_upload_that_cannot_be_used_names_its_site(
+    name: str, blobs: Data, four: Partition, smooth: nn.Module
+) -> None:
+    """The run does not begin: of its first broadcast, every site is a part."""
+    change, words = FIRST[name]
+    deployed = Deployed(smooth, blobs, four, fedquilt.fed_avg_r(BASE))
+
+    def on_the_way(message: Message, reply: Message) -> Iterable[tuple[float, Message]]:
+        sent = unpacked(reply.content)
+        if message.metadata.dst_node_id == MemoryGrid.node(0):
+            told: Any = from_bytes(sent.parts["uploads"])
+            change(told["0"]["fed_avg_r"])
+            reply = Message(packed(sent.said, {"uploads": to_bytes(told)}), reply_to=message)
+        yield 0.0, reply
+
+    with pytest.raises(FedquiltError, match=words):
+        deployed.run(1, on_the_way)

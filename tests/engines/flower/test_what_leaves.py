@@ -84,8 +84,9 @@ def test_no_example_label_or_class_count_leaves_a_site(
             assert not any(each in content for each in hidden)
             if counts_asked and kind == "query.first":  # to which the site has agreed
                 continue
-            tensors: Any = from_bytes(told_us.parts["tensors"]) if told_us.parts.get("tensors") else {}
-            for _, tensor in flat(tensors):
+            parts: dict[str, Any] = {part: from_bytes(written) for part, written in told_us.parts.items()}
+            assert parts.keys() <= {"train": {"tensors"}, "query.first": {"uploads"}}.get(kind, set())
+            for _, tensor in flat(parts):
                 for values in told:
                     assert tensor.numel() < 3 or not holds(tensor.flatten().double().numpy(), values)
             assert str(counts.tolist())[1:-1].encode() not in content
@@ -93,11 +94,15 @@ def test_no_example_label_or_class_count_leaves_a_site(
                 (about,) = told_us.said["reply"]["answers"]
                 assert about.keys() == SAID
                 assert told_us.said.keys() == {"token", "reply"}
-                table = tensors["0"]
+                table = parts["tensors"]["0"]
                 assert table.keys() <= {"values", "client_state", "extra_upload"}
                 assert table.get("client_state", {KEPT: None}).keys() == {KEPT}, "what a client keeps stays at its site"
                 assert table.get("extra_upload", {}).keys() <= {name}
                 assert table.get("extra_upload", {}).get(name, {}).keys() <= LEAVES.get(name, set())
+            elif kind == "query.first":
+                assert told_us.said == {"token": None, "class_counts": {}}
+                assert parts["uploads"][str(client)].keys() == {name}
+                assert parts["uploads"][str(client)][name].keys() <= LEAVES.get(name, set())
 
 
 def holds(values: np.ndarray, wanted: np.ndarray) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,8 +16,9 @@ import pytest
 pytest.importorskip("flwr")
 
 from fedquilt.base.errors import RunError
-from fedquilt.experiment.deployment import commands, guard
+from fedquilt.experiment.deployment import commands, guard, submission
 from fedquilt.experiment.deployment.folder import SITE, VARIABLE, DeploymentFolder
+from fedquilt.experiment.deployment.server import start_server
 from fedquilt.experiment.deployment.submission import progress
 from fedquilt.experiment.deployment.template import write_folder
 from fedquilt.experiment.deployment.ticket import Ticket
@@ -61,6 +64,28 @@ def test_deploy_says_what_is_wrong(command: Callable[..., Any]) -> None:
     assert command("deploy", "run", "clinics", "--run", "../../elsewhere").code == 2
     missing = command("deploy", "run", "nowhere")
     assert missing.code != 0
+
+
+def test_a_key_that_was_taken_from_the_roster_is_forgotten(clinics: DeploymentFolder) -> None:
+    """Flower would go on letting it in: its database is thrown away, and the keys of the roster are registered anew."""
+    roster, database = clinics.load().sites, clinics.state / "superlink.db"
+    commands.keys_to_register(clinics, roster)
+    database.touch()
+    assert not commands.forget_other_keys(clinics, roster)
+    assert database.exists()
+    assert commands.forget_other_keys(clinics, roster[:1])
+    assert not database.exists()
+    assert not commands.forget_other_keys(clinics, roster[:1])
+
+
+def test_a_port_in_use_is_refused(clinics: DeploymentFolder) -> None:
+    """What listens there would be told the keys of the roster, and be taken for the server."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(RunError, match=f"cannot listen at 127.0.0.1:{port}.*is another server running"):
+            start_server(clinics, "127.0.0.1", port, print)
 
 
 def test_the_app_is_told_by_its_digest(clinics: DeploymentFolder) -> None:
@@ -117,3 +142,26 @@ def test_a_server_app_that_was_killed_is_noticed(clinics: DeploymentFolder) -> N
             next(events)
     finally:
         killed.communicate()
+
+
+def test_an_interruption_ends_the_server_app(clinics: DeploymentFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower would leave it running: the command that goes on would find the run folder locked."""
+    app = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    ticket = Ticket(clinics, "abc")
+    ticket.write("running")
+    ticket.path.write_text(ticket.path.read_text().replace(str(os.getpid()), str(app.pid)))
+    events = progress(ticket, clinics.run("federation"))
+    assert next(events)["state"] == "running"
+
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(submission.time, "sleep", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                next(events)
+        assert app.wait(10) == -signal.SIGTERM
+    finally:
+        app.kill()
+        app.communicate()

@@ -16,10 +16,12 @@ from PIL import Image
 pytest.importorskip("flwr")
 
 from flwr.app import Message
-from memory_grid import MemoryGrid, served
+from memory_grid import KEYS, MemoryGrid, served
 
 import fedquilt
 from fedquilt.base.errors import RunError, SpecError
+from fedquilt.engines.flower.site import versions
+from fedquilt.engines.flower.wire import packed, unpacked
 from fedquilt.experiment.deployment import apps
 from fedquilt.experiment.deployment.apps import SITES, checked, conducted, host_of
 from fedquilt.experiment.deployment.commands import free_port
@@ -115,6 +117,23 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bits(clinics: DeploymentFol
     assert run(clinics, grid).result.digest == simulated.result.digest
 
 
+def test_a_run_goes_on_with_a_new_key_of_a_site(clinics: DeploymentFolder, tmp_path: Path) -> None:
+    """As when a site has lost its key; who is who in the run's bits goes by the order of names."""
+    simulated = fedquilt.run(clinics.path, ["run.rounds=3"], out=tmp_path / "simulated")
+    run(clinics, grid_of(clinics))
+    oslo = clinics.load().sites[1].key
+    change(clinics, oslo, KEYS[0])
+    assert run(clinics, grid_of(clinics), rounds=3).result.digest == simulated.result.digest
+
+
+def test_a_spec_that_was_changed_since_a_run_began_is_refused(clinics: DeploymentFolder) -> None:
+    run(clinics, grid_of(clinics))
+    change(clinics, "lr = 0.1", "lr = 0.2")
+    with pytest.raises(RunError, match=r"\[method\] lr is 0.2, and was 0.1 when .* was begun: .* --run NAME"):
+        run(clinics, grid_of(clinics), rounds=3)
+    assert run(clinics, grid_of(clinics), name="second").result.run.round == 2
+
+
 def test_a_server_with_examples_of_its_own_and_tests_at_sites(clinics: DeploymentFolder, tmp_path: Path) -> None:
     """What the server trains on is its own in simulation too; sites test on what they hold out, and send counts."""
     change(clinics, "return only(digits, [])", "return only(digits, range(100))", "data.py")
@@ -166,6 +185,54 @@ def test_a_site_whose_data_fail_says_so_without_details(clinics: DeploymentFolde
     with pytest.raises(RunError, match=r"site oslo failed \(SpecError\); the site's log says why") as raised:
         run(clinics, grid)
     assert "nothing" not in str(raised.value), "an exception's text stays at the site"
+
+
+def test_a_hello_in_the_place_of_another_site_is_passed_over(clinics: DeploymentFolder) -> None:
+    grid = grid_of(clinics)
+
+    def on_the_way(message: Message, reply: Message) -> Any:
+        if message.metadata.dst_node_id == grid.node(0):
+            forged = Message(packed({"failed": "has no time"}, {}), reply_to=message)
+            forged.metadata.__dict__["_src_node_id"] = grid.node(1)
+            yield 0.0, forged
+        yield 0.02, reply
+
+    grid.on_the_way = on_the_way
+    assert all("refused" not in row for row in checked(grid, clinics))
+
+
+def test_what_a_site_says_of_itself_is_shown_escaped(clinics: DeploymentFolder) -> None:
+    """In the server's log, too, which is a terminal's."""
+    grid = grid_of(clinics)
+
+    def on_the_way(message: Message, reply: Message) -> Any:
+        sent = unpacked(reply.content)
+        sent.said["hello"]["versions"]["torch"] = "\x1b[2J"
+        return [(0.0, Message(packed(sent.said, {}), reply_to=message))]
+
+    grid.on_the_way = on_the_way
+    for row in checked(grid, clinics):
+        assert row["versions"]["torch"] == r"\x1b[2J"
+        assert all(text.isprintable() for text in row["unlike"])
+        assert row["unlike"]
+
+
+def test_a_hello_says_what_the_page_lists_and_no_more(clinics: DeploymentFolder) -> None:
+    """docs/trust.md: name, numbers of examples and classes, versions, digests of spec, model and code."""
+    grid = grid_of(clinics)
+    checked(grid, clinics)
+    replies = [message for message in grid.seen if message.metadata.reply_to_message_id]
+    assert len(replies) == len(NAMES)
+    for reply in replies:
+        sent = unpacked(reply.content)
+        assert sent.parts == {}
+        assert sent.said.keys() == {"token", "hello"}
+        hello = sent.said["hello"]
+        assert hello.keys() == {"name", "examples", "classes", "fingerprint", "frozen", "versions", "differs"}
+        assert NAMES[[grid.node(0), grid.node(1)].index(reply.metadata.src_node_id)] == hello["name"]
+        assert (hello["classes"], hello["differs"]) == (10, None)
+        assert all(len(hello[key]) == 64 for key in ("fingerprint", "frozen"))
+        assert hello["versions"] == versions()
 
 
 def test_sites_that_are_not_there_are_named(clinics: DeploymentFolder, monkeypatch: pytest.MonkeyPatch) -> None:

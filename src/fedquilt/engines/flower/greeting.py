@@ -78,7 +78,8 @@ def hello_of(said: object) -> Hello:
         _require(type(about["classes"]) is int)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ProtocolError("its hello does not have the expected fields") from None
-    shown = {key: visible(value) for key, value in about.items() if isinstance(value, str)}
+    shown: dict[str, Any] = {key: visible(value) for key, value in about.items() if isinstance(value, str)}
+    shown["versions"] = {visible(key): visible(value) for key, value in about["versions"].items()}
     return Hello(**{**about, **shown})
 
 

@@ -197,7 +197,7 @@ class Sites:
             asked = self._asked.get(message.metadata.reply_to_message_id)
             if asked is None:
                 continue
-            if message.has_content() and message.metadata.src_node_id != asked.node:
+            if not _is_of(message, asked.node):
                 self._warn_of_stranger(message.metadata.src_node_id, asked)
                 continue
             replies[message.metadata.reply_to_message_id].append(message)
@@ -271,6 +271,11 @@ class Sites:
             raise ProtocolError(f"sent a test on {counted.predictions} predictions that cannot be")
 
 
+def _is_of(message: Message, node: int) -> bool:
+    """Say whether a reply is of the node that was asked; errors that Flower itself reports are of nobody."""
+    return not message.has_content() or message.metadata.src_node_id == node
+
+
 def _gone(message: Message) -> str | None:
     return GONE.get(message.error.code) if message.has_error() else None
 
@@ -302,8 +307,9 @@ def ask(
     end = time.monotonic() + seconds
     while asked and time.monotonic() < end:
         for message in grid.pull_messages(list(asked)):
-            if message.metadata.reply_to_message_id in asked:
-                found[asked.pop(message.metadata.reply_to_message_id)] = message
+            number = message.metadata.reply_to_message_id
+            if number in asked and _is_of(message, asked[number]):
+                found[asked.pop(number)] = message
         if asked:
             time.sleep(poll)
     return found

@@ -35,6 +35,7 @@ from fedquilt.experiment.deployment.views import (
     server_of,
     settings_of,
     site_of,
+    with_present_keys,
 )
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.run import Run, resume, run
@@ -90,7 +91,7 @@ def conducted(grid: Grid, folder: DeploymentFolder, name: str, rounds: int | Non
     out = RunFolder(folder.run(name))
 
     def built(spec: Spec) -> tuple[Server, Engine]:
-        made = _built(grid, folder, spec, out.path, ticket)
+        made = _built(grid, with_present_keys(spec, folder.load(), out.path), out.path, ticket)
         ticket.write("running", folder=str(out.path))
         return made
 
@@ -99,7 +100,7 @@ def conducted(grid: Grid, folder: DeploymentFolder, name: str, rounds: int | Non
     return run(folder.load(() if rounds is None else (f"run.rounds={rounds}",)), out=out.path, built=built)
 
 
-def _built(grid: Grid, folder: DeploymentFolder, spec: Spec, out: Path, ticket: Ticket) -> tuple[Server, Engine]:
+def _built(grid: Grid, spec: Spec, out: Path, ticket: Ticket) -> tuple[Server, Engine]:
     data = server_data(spec)
     made = made_for(spec, data)
     engine = made.engine

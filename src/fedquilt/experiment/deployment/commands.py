@@ -95,6 +95,20 @@ def keys_to_register(folder: DeploymentFolder, roster: Sequence[Member]) -> dict
     return {member.name: home / f"{member.name}.pub" for member in roster}
 
 
+def forget_other_keys(folder: DeploymentFolder, roster: Sequence[Member]) -> bool:
+    """Throw Flower's database away if it knows keys that are no longer in the roster, and say whether it was so.
+
+    Otherwise their nodes would still be let in. Nothing in it is needed: the run folders are what counts.
+    """
+    home, keys = folder.state / "roster", {member.key for member in roster}
+    known = list(home.glob("*.pub"))
+    if all(file.read_text(encoding="utf-8").strip() in keys for file in known):
+        return False
+    for file in [*folder.state.glob("superlink.db*"), *known]:
+        file.unlink()
+    return True
+
+
 def supernode(folder: DeploymentFolder, site: str, server: str, port: int) -> list[str]:
     """Return the command of a site's SuperNode."""
     _require_files(folder.authority, folder.key(site))

@@ -58,6 +58,18 @@ def run(command: Sequence[str], environment: Mapping[str, str], say: Say) -> str
     return done.stdout
 
 
+def require_free(host: str, port: int) -> None:
+    """Refuse a port that something listens at: it would be taken for the SuperLink that is to be started."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host, port))
+        except OSError as error:
+            raise RunError(
+                f"cannot listen at {host}:{port}: {error.strerror}; is another server running? --port takes another port"
+            ) from None
+
+
 def wait_for_port(host: str, port: int, process: subprocess.Popen[bytes], seconds: float = 90.0) -> None:
     """Wait until something listens, or the process that should has ended."""
     end_at = time.monotonic() + seconds

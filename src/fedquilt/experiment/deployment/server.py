@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedquilt.base.errors import RunError
 from fedquilt.experiment.deployment.commands import (
+    forget_other_keys,
     keys_to_register,
     register,
     require_flower,
@@ -15,7 +16,7 @@ from fedquilt.experiment.deployment.commands import (
     superlink,
 )
 from fedquilt.experiment.deployment.folder import DeploymentFolder
-from fedquilt.experiment.deployment.processes import Say, end, run, start, wait_for_port
+from fedquilt.experiment.deployment.processes import Say, end, require_free, run, start, wait_for_port
 
 
 def start_server(
@@ -24,6 +25,9 @@ def start_server(
     """Start the SuperLink, and tell it the keys of all sites of the roster."""
     require_flower()
     spec = folder.load()
+    require_free(host, port)
+    if forget_other_keys(folder, spec.sites):
+        say("Keys were taken from the roster: Flower's database is begun anew, so that they are refused.")
     environment = server_environment(folder, port)
     process = start(superlink(folder, host, port), environment, say, log)
     try:

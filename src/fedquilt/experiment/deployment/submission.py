@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,20 @@ def submitted(
 
 
 def progress(ticket: Ticket, out: Path) -> Iterator[dict[str, Any]]:
-    """Yield what a submission says, and the records of its rounds, until it has ended; one that was killed is an error."""
+    """Yield what a submission says, and the records of its rounds, until it has ended; one that was killed is an error.
+
+    Ctrl-C ends the ServerApp too: Flower would leave it running, and the run folder locked.
+    """
+    try:
+        yield from _progress(ticket, out)
+    except KeyboardInterrupt:
+        said = ticket.read()
+        if said is not None and said["state"] in ("waiting", "running") and _alive(said["process"]):
+            os.kill(said["process"], signal.SIGTERM)
+        raise
+
+
+def _progress(ticket: Ticket, out: Path) -> Iterator[dict[str, Any]]:
     begun, told, last = time.monotonic(), None, _rounds_so_far(out)
     while True:
         said = ticket.read()

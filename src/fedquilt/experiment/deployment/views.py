@@ -6,11 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedquilt.base.errors import SpecError
+from fedquilt.base.errors import RunError, SpecError
 from fedquilt.base.text import short
 from fedquilt.data.data import Data, require_sound
 from fedquilt.engines.flower.engine import DEADLINE, FlowerEngine
@@ -105,9 +106,23 @@ def own_hello(spec: Spec, made: Made, data: Data, name: str, examples: int, diff
 
 
 def settings_of(spec: Spec) -> dict[str, Any]:
-    """Return what of a spec server and sites must have alike: not where data come from, nor how the server is run."""
+    """Return what of a spec server and sites must have alike: not where data come from, nor how the server is run.
+
+    Of the roster that is names and their order: a site may get a new key in the middle of a run.
+    """
     tables: dict[str, Any] = plain(spec.resolved())
+    tables["site"] = [{"name": site.name} for site in spec.sites]
     return {name: table for name, table in tables.items() if name not in ("data", "engine")}
+
+
+def with_present_keys(begun: Spec, now: Spec, where: Path) -> Spec:
+    """Return the spec of a run that goes on, with the keys that sites have now; one that was changed is refused."""
+    for key, mine, before in differences(settings_of(now), settings_of(begun), OF_THE_SERVER):
+        raise RunError(
+            f"{now.source}: {key} is {short(mine)}, and was {short(before)} when {where} was begun: change it back, or "
+            "begin another run with --run NAME"
+        )
+    return replace(begun, sites=now.sites)
 
 
 def difference(here: Mapping[str, Any], there: Mapping[str, Any]) -> str | None:
