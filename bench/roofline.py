@@ -1,6 +1,6 @@
 """How near a round comes to the machine's limit: its operations and its bytes, against what the cores can do.
 
-    python bench/roofline.py               # w1 w2 w4 w5 w6 w7; see bench/workloads.py
+    python bench/roofline.py               # w1 w2 w4 w5 w6 w7 w8 w10; see bench/workloads.py
     python bench/roofline.py w2 --rounds 9
 
 The work of a round is counted, not guessed. `torch.utils.flop_counter` counts the operations of a forward and a backward
@@ -134,7 +134,7 @@ def measure(name: str, work: Work, count: int, pipes: list[Connection]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workloads", nargs="*", choices=[*WORKLOADS, []], help="w1 to w7 (default: w1 w2 w4 w5 w6 w7)")
+    parser.add_argument("workloads", nargs="*", choices=[*WORKLOADS, []], help="w1 to w10 (default: all but w3 and w9)")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     context = multiprocessing.get_context("spawn")
@@ -145,7 +145,7 @@ def main() -> None:
     pipes = [ours for ours, _ in pairs]
     limits(pipes, SIDE)
     try:
-        for name in arguments.workloads or ("w1", "w2", "w4", "w5", "w6", "w7"):
+        for name in arguments.workloads or ("w1", "w2", "w4", "w5", "w6", "w7", "w8", "w10"):
             measure(name, WORKLOADS[name], arguments.rounds, pipes)
     finally:
         for worker in workers:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import atexit
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 from peers.work import WORKLOADS as FIGURES
 from peers.work import Work as Figures
+from peers.work import write_photos
 from torch import Tensor, nn
 
 import fedquilt
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.data.data import Data, Split
 from fedquilt.engines import processes, vectorised
-from fedquilt.models import char_lstm, cifar_cnn_hsu, mnist_2nn, mnist_cnn, random_fourier
+from fedquilt.models import (
+    char_lstm,
+    cifar_cnn_hsu,
+    mnist_2nn,
+    mnist_cnn,
+    mobilenet_v2,
+    random_fourier,
+    resnet20_fixup,
+    word_lstm,
+)
 from fedquilt.partition.partition import Partition
 from fedquilt.round.session import Engine
 
@@ -45,8 +58,10 @@ class Work:
         """Draw examples at random: time does not depend on what they show."""
         f = self.figures
         count = sum(f.sizes)
-        if f.model == "lstm":
+        if f.text:
             return text(count, *f.shape, f.classes)
+        if f.model == "mobilenet":
+            return photos(f)
         return numbers(count, *f.shape, f.classes) if len(f.shape) == 1 else images(count, *f.shape)
 
     def partition(self, data: Data) -> Partition:
@@ -66,6 +81,16 @@ def images(count: int, *shape: int) -> Data:
     x = torch.randint(0, 256, (count, *shape), dtype=torch.uint8, generator=rng)
     y = torch.randint(0, 10, (count,), generator=rng)
     return Data("random images", Split(x, y), Split(x[:1000], y[:1000]), 10, prepare=scale)
+
+
+def photos(figures: Figures) -> Data:
+    """Random photos in files that are there as long as this process, decoded while the model trains."""
+    made = tempfile.TemporaryDirectory()
+    atexit.register(made.cleanup)
+    folder, count = Path(made.name), sum(figures.sizes)
+    write_photos(folder, np.random.default_rng(0).permutation(count) % figures.classes)
+    tables = folder / "all.csv", folder / "first.csv"
+    return fedquilt.datasets.image_folder(folder, tables[0], test=tables[1], scale="unit", augment=False)
 
 
 def numbers(count: int, inputs: int, classes: int) -> Data:
@@ -94,4 +119,7 @@ WORKLOADS = {
     "w5": Work(FIGURES["w5"], char_lstm, ONE_BY_ONE),
     "w6": Work(FIGURES["w6"], SOFTMAX, partial(vectorised, block=500, compute="auto")),
     "w7": Work(FIGURES["w7"], FOURIER, partial(vectorised, block=5, compute="auto")),
+    "w8": Work(FIGURES["w8"], resnet20_fixup, ONE_BY_ONE),
+    "w9": Work(FIGURES["w9"], mobilenet_v2, ONE_BY_ONE),
+    "w10": Work(FIGURES["w10"], word_lstm, ONE_BY_ONE),
 }

@@ -1,12 +1,16 @@
 """The tables of bench/peers are what its results say, and memory is weighed as they say."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+
+import fedquilt
 
 PEERS = Path(__file__).parent.parent / "bench" / "peers"
-MODULES = ("table", "findings", "chart", "wholes", "work", "program", "environments")
+MODULES = ("table", "findings", "chart", "wholes", "work", "program", "environments", "torch_models")
 
 HOLDS = """
 import mmap, os, sys, time
@@ -68,12 +72,46 @@ def test_goals_are_held_against_the_better_plain_loop_and_the_fastest_peer_turn_
     assert "| W2 | not measured | 2 |" in text
 
 
-def test_what_is_kept_of_a_workload_is_read_again_and_leaves_the_others(peers, tmp_path):
+def test_what_is_kept_of_a_workload_is_read_again_in_order_and_leaves_the_others(peers, tmp_path):
     findings = peers("findings")
-    results = {"w1": found(row("fedquilt", 1.0)), "w4": found(row("fedquilt", 2.0))}
+    results = {"w10": found(row("fedquilt", 3.0)), "w1": found(row("fedquilt", 1.0)), "w4": found(row("fedquilt", 2.0))}
     for name, one in results.items():
         findings.keep(name, one, tmp_path)
-    assert [list(one["rows"][0]["rounds"]) for one in findings.kept(tmp_path).values()] == [[1.0], [2.0]]
+    assert [list(one["rows"][0]["rounds"]) for one in findings.kept(tmp_path).values()] == [[1.0], [2.0], [3.0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "shape"),
+    [
+        ("w5", "char_lstm", (2, 7)),
+        ("w8", "resnet20_fixup", (2, 3, 32, 32)),
+        ("w9", "mobilenet_v2", (2, 3, 64, 64)),
+        ("w10", "word_lstm", (2, 7)),
+    ],
+)
+def test_the_peers_models_are_fedquilts_own(peers, name, model, shape):
+    """The same vector of parameters gives the same scores."""
+    theirs, ours = peers("work").WORKLOADS[name].torch_model(), getattr(fedquilt.models, model)()
+    vector = torch.randn(sum(p.numel() for p in ours.parameters()), generator=torch.Generator().manual_seed(0)) / 20
+    for each in (theirs, ours):
+        torch.nn.utils.vector_to_parameters(vector, each.parameters())
+    x = torch.randint(90, shape) if len(shape) == 2 else torch.rand(shape)
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(x), ours(x))
+
+
+def test_photos_are_the_same_for_peers_and_for_fedquilt(peers, tmp_path, monkeypatch):
+    monkeypatch.setenv("PEERS_DATA", str(tmp_path))
+    work = replace(peers("work").WORKLOADS["w9"], classes=2, sizes=(3, 3), cohort=2)
+    monkeypatch.setattr(peers("work").Work, "torch_model", lambda self: torch.nn.Linear(1, 1))
+    work.write()
+    data = fedquilt.datasets.image_folder(
+        work.photos, work.photos / "all.csv", test=work.photos / "first.csv", scale="unit", augment=False
+    )
+    x, y = work.client(1)
+    ours = data.batch(data.train, torch.from_numpy(work.rows[3:]))
+    assert torch.equal(peers("torch_models").inputs(work, torch.from_numpy(x)), ours[0])
+    assert torch.equal(torch.from_numpy(y), ours[1])
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux tells the memory of a process there")

@@ -31,6 +31,9 @@ GOALS = {
     "w5": Goal(2.2, 1.6),
     "w6": Goal(35, 15),
     "w7": Goal(25, 5),
+    "w8": Goal(1.5, 1.2),
+    "w9": Goal(1.5, 1.2),
+    "w10": Goal(1.5, 1.2),
 }
 START_UP = 3.0
 """Seconds from nothing to the end of the first round, without compiling, that are the goal."""
@@ -48,7 +51,8 @@ def keep(workload: str, found: Found, folder: Path) -> None:
 
 def kept(folder: Path) -> dict[str, Found]:
     """Read what was measured, by workload."""
-    return {file.stem: json.loads(file.read_text()) for file in sorted((folder / "results").glob("w[0-9]*.json"))}
+    files = sorted((folder / "results").glob("w[0-9]*.json"), key=lambda file: int(file.stem[1:]))
+    return {file.stem: json.loads(file.read_text()) for file in files}
 
 
 def measured(found: Found) -> list[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +38,8 @@ def convolutional(p: Parameters, x: jax.Array) -> jax.Array:
 
 def lstm(p: Parameters, x: jax.Array) -> jax.Array:
     inputs = p[0][x].transpose(1, 0, 2)
-    for into, back, bias, other in (p[1:5], p[5:9]):
+    for layer in range(1, len(p) - 2, 4):
+        into, back, bias, other = p[layer : layer + 4]
         still = jnp.zeros((len(x), back.shape[1]))
         offered = inputs @ into.T + bias + other
 
@@ -52,6 +54,25 @@ def lstm(p: Parameters, x: jax.Array) -> jax.Array:
     return linear(p[-2:], inputs.transpose(1, 0, 2))
 
 
+def resnet(p: Parameters, x: jax.Array) -> jax.Array:
+    """Channels last inside; a module's scalars come before its convolutions, as in PyTorch."""
+
+    def convolution(x, weight, stride=1):
+        return jax.lax.conv_general_dilated(
+            x, weight, (stride, stride), [(1, 1), (1, 1)], dimension_numbers=("NHWC", "OIHW", "NHWC")
+        )
+
+    x = jax.nn.relu(convolution(x.transpose(0, 2, 3, 1), p[2]) + p[0])
+    for block in range(3, len(p) - 2, 7):
+        before, after, between, multiplier, last, first, second = p[block : block + 7]
+        more = first.shape[0] - first.shape[1]
+        shifted = x + before
+        branch = jax.nn.relu(convolution(shifted, first, 2 if more else 1) + after)
+        branch = convolution(branch + between, second) * multiplier + last
+        x = jax.nn.relu(branch + (jnp.pad(shifted[:, ::2, ::2], [(0, 0)] * 3 + [(0, more)]) if more else x))
+    return linear(p[-2:], x.mean((1, 2)) + p[1])
+
+
 def fourier(p: Parameters, x: jax.Array) -> jax.Array:
     return math.sqrt(2) * jnp.cos(linear(p[:2], x)) @ p[2].T
 
@@ -62,8 +83,12 @@ MODELS = {
     "hsu": convolutional,
     "linear": linear,
     "lstm": lstm,
+    "words": lstm,
+    "resnet": resnet,
     "fourier": fourier,
 }
+
+WIDTHS = (16, 16, 16, 16, 32, 32, 32, 64, 64, 64)
 
 SHAPES = {
     "2nn": [(200, 784), (200,), (200, 200), (200,), (10, 200), (10,)],
@@ -76,6 +101,12 @@ SHAPES = {
     "lstm": [
         *[(90, 8), (1024, 8), (1024, 256), (1024,), (1024,)],
         *[(1024, 256), (1024, 256), (1024,), (1024,), (90, 256), (90,)],
+    ],
+    "words": [(10_000, 192), (1024, 192), (1024, 256), (1024,), (1024,), (10_000, 256), (10_000,)],
+    "resnet": [
+        *[(1,), (1,), (16, 3, 3, 3)],
+        *(shape for a, b in pairwise(WIDTHS) for shape in (*[(1,)] * 5, (b, a, 3, 3), (b, b, 3, 3))),
+        *[(10, 64), (10,)],
     ],
     "fourier": [(100, 50), (100,), (5, 100)],
 }

@@ -11,8 +11,8 @@ import torch
 from blazefl.contrib import FedAvgBaseServerHandler, FedAvgProcessPoolClientTrainer, FedAvgThreadPoolClientTrainer
 from blazefl.contrib.fedavg import FedAvgProcessPoolUplinkPackage
 from blazefl.core import IPCMode, deserialize_model, serialize_model
-from torch.utils.data import DataLoader, TensorDataset
-from torch_models import loss, vector
+from torch.utils.data import DataLoader
+from torch_models import data_set, loss, vector
 from turns import play
 
 
@@ -29,7 +29,7 @@ class Clients:
         self.work = work
 
     def get_dataset(self, type_, cid):
-        return TensorDataset(*(torch.from_numpy(part) for part in self.work.client(cid)))
+        return data_set(self.work, cid)
 
     def set_dataset(self, type_, cid, dataset):
         pass

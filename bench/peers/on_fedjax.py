@@ -12,6 +12,9 @@ from turns import play
 
 
 def simulate(work, turns):
+    if work.photos:
+        raise SystemExit("its clients are arrays in memory: nothing decodes files while a client trains")
+
     def apply(params, batch, rng=None):
         return jax_models.MODELS[work.model](params, batch["x"])
 

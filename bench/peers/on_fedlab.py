@@ -17,15 +17,14 @@ from fedlab.contrib.algorithm.basic_client import SGDSerialClientTrainer
 from fedlab.contrib.algorithm.basic_server import SyncServerHandler
 from fedlab.core.standalone import StandalonePipeline
 from fedlab.utils import Aggregators, SerializationTool
-from torch.utils.data import DataLoader, TensorDataset
-from torch_models import loss, vector
+from torch.utils.data import DataLoader
+from torch_models import data_set, loss, vector
 from turns import play
 
 
 class Clients:
     def __init__(self, work):
-        parts = [[torch.from_numpy(part) for part in work.client(index)] for index in range(work.clients)]
-        self.sets = [TensorDataset(*part) for part in parts]
+        self.sets = [data_set(work, index) for index in range(work.clients)]
         self.shuffled = work.shuffled
 
     def get_dataloader(self, index, batch_size):

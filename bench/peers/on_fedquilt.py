@@ -36,6 +36,13 @@ class InOrder:
         return Batches(order, np.arange(0, len(order) + 1, self.batch, dtype=np.int64))
 
 
+def photos(work):
+    """Return a data set of files, and the rows that clients use."""
+    tables = work.photos / "all.csv", work.photos / "first.csv"
+    data = fedquilt.datasets.image_folder(work.photos, tables[0], test=tables[1], scale="unit", augment=False)
+    return data, work.rows
+
+
 def engine(work, variant):
     """Return the engine of bench/workloads.py, having seen that the model there is the same as ours; none for defaults."""
     if variant == "defaults":
@@ -69,10 +76,18 @@ def about(work, variant):
 
 
 # user code begins
-def simulate(work, turns):
+def examples(work):
+    if work.photos:
+        return photos(work)
     x, y = work.examples
-    data = fedquilt.arrays(x, y, x[:1000], y[:1000])
-    held = fedquilt.Partition.by_sizes(np.arange(len(y)), np.asarray(work.sizes))
+    prepare = (lambda x: x.float().div_(255)) if x.dtype == np.uint8 else None
+    data = fedquilt.arrays(x, y, x[:1000], y[:1000], classes=work.classes, prepare=prepare)
+    return data, np.arange(len(y))
+
+
+def simulate(work, turns):
+    data, rows = examples(work)
+    held = fedquilt.Partition.by_sizes(rows, np.asarray(work.sizes))
     method = fedquilt.fed_avg(
         lr=work.lr, fraction=work.cohort / work.clients, epochs=work.epochs, batch=work.batch, momentum=work.momentum
     )

@@ -20,7 +20,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
-from torch_models import loss, vector
+from torch_models import inputs, loss, vector
 from turns import play
 
 
@@ -37,7 +37,7 @@ def client_app(work):
             order = torch.randperm(len(y)) if work.shuffled else torch.arange(len(y))
             for batch in order.split(work.batch):
                 optimiser.zero_grad()
-                loss(model(x[batch]), y[batch]).backward()
+                loss(model(inputs(work, x[batch])), y[batch]).backward()
                 optimiser.step()
         content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(y)})}
         return Message(content=RecordDict(content), reply_to=message)

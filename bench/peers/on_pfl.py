@@ -31,7 +31,7 @@ def simulate(work, turns):
         return Dataset([part[order] for part in clients[index]], user_id=str(index))
 
     def loss(self, x, y):
-        return torch_models.loss(self(x), y)
+        return torch_models.loss(self(torch_models.inputs(work, x)), y)
 
     class Boundary(TrainingProcessCallback):
         def on_train_begin(self, *, model):

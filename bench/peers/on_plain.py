@@ -7,7 +7,7 @@ import copy
 
 import numpy as np
 import torch
-from torch_models import loss, vector
+from torch_models import inputs, loss, vector
 from turns import play
 
 
@@ -27,7 +27,7 @@ def simulate(work, turns):
                 order = torch.randperm(len(y)) if work.shuffled else torch.arange(len(y))
                 for batch in order.split(work.batch):
                     optimiser.zero_grad()
-                    loss(local(x[batch]), y[batch]).backward()
+                    loss(local(inputs(work, x[batch])), y[batch]).backward()
                     optimiser.step()
             for name, value in local.state_dict().items():
                 total[name] += value * (len(y) / seen)

@@ -75,10 +75,10 @@ PEERS = (
     PLAIN,
     FEDQUILT,
     Peer("fedjax", JAX, {"jit": {}, "pmap": DEVICES}),
-    Peer("pfl", ("torch", "pfl==0.6.0"), {SUITED: {}}),
-    Peer("fedlab", ("torch", "fedlab==1.3.0"), {SUITED: {}}),
-    Peer("blazefl", ("torch", "numpy", "blazefl==2.0.3", "tqdm"), {"threads": ONE, "processes": ONE}),
-    Peer("flower", ("torch", "flwr[simulation]==1.41.0"), {"1-cpu": {}, "default": {}}, alone=True),
+    Peer("pfl", ("torch", "pillow", "pfl==0.6.0"), {SUITED: {}}),
+    Peer("fedlab", ("torch", "pillow", "fedlab==1.3.0"), {SUITED: {}}),
+    Peer("blazefl", ("torch", "numpy", "pillow", "blazefl==2.0.3", "tqdm"), {"threads": ONE, "processes": ONE}),
+    Peer("flower", ("torch", "pillow", "flwr[simulation]==1.41.0"), {"1-cpu": {}, "default": {}}, alone=True),
 )
 
 

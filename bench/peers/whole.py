@@ -27,7 +27,7 @@ import psutil
 from environments import SkippedError
 from run import FEDQUILT, HERE, PEERS, Peer, conditions, installed, launched, title
 from table import publish
-from wholes import CACHES, COLD, LENGTHS, OURS, Whole, keep_wholes, kept_wholes
+from wholes import CACHES, COLD, LENGTHS, LONG, OURS, Whole, keep_wholes, kept_wholes
 from work import WORKLOADS, Work
 
 LEAST = 60.0
@@ -114,7 +114,7 @@ def turn(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workloads", nargs="*", help=f"of {', '.join(WORKLOADS)}; default all")
+    parser.add_argument("workloads", nargs="*", help=f"of {', '.join(WORKLOADS)}; default {', '.join(LENGTHS)}")
     parser.add_argument("--only", default="", help="peers, with commas; default all")
     parser.add_argument("--lengths", default="", help="rounds, with commas; default those of each workload")
     parser.add_argument("--times", type=int, default=3, help="how often each is measured")
@@ -130,8 +130,10 @@ def main() -> None:
     again = set(filter(None, arguments.again.split(",")))
     found = [each for each in kept_wholes(arguments.out) if each.program not in again]
     for turn_ in range(arguments.times):
-        for name in arguments.workloads or WORKLOADS:
-            lengths = [int(each) for each in arguments.lengths.split(",")] if arguments.lengths else LENGTHS[name]
+        for name in arguments.workloads or LENGTHS:
+            lengths = (
+                [int(each) for each in arguments.lengths.split(",")] if arguments.lengths else LENGTHS.get(name, LONG)
+            )
             with tempfile.TemporaryDirectory() as made:
                 os.environ["PEERS_DATA"] = made
                 WORKLOADS[name].write()

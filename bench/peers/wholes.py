@@ -12,6 +12,7 @@ OURS, COLD, WARM = "fedquilt", "cold", "warm"
 CACHES = (COLD, WARM)
 SHORT, LONG = (10, 100, 1000), (3, 30)
 LENGTHS = {"w1": SHORT, "w2": LONG, "w3": SHORT, "w4": LONG, "w5": LONG, "w6": SHORT, "w7": SHORT}
+"""Rounds of the workloads that are run as a whole; of the others, rounds are measured by run.py alone."""
 CLOSE = 1.1
 """Within so much of the first, a cold cache is good enough."""
 
