@@ -84,7 +84,7 @@ def execute(
                     options.eval_every,
                     options.train_loss,
                     diagnosing,
-                    None if run_writer is None else run_writer.fares.note,
+                    None if run_writer is None else run_writer.client_accuracies.note,
                     validation=federation.server.split_sizes.get("validation", 0) > 0,
                 )
                 for after, record in rounds(placed.server, session, under_way.run, last, measures, heard):

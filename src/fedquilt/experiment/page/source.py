@@ -11,10 +11,10 @@ from fedquilt.base.errors import RunError
 from fedquilt.experiment.contents import (
     ASIDE,
     CHECKPOINTS,
+    CLIENT_ACCURACIES,
     ENVIRONMENT,
     ERROR,
     EXPERIMENT,
-    FARES,
     METRICS,
     POPULATION,
     SPEC,
@@ -27,7 +27,7 @@ from fedquilt.experiment.results.figures import FigureData, figures_of
 from fedquilt.experiment.results.outcome import Outcome, outcome_of
 from fedquilt.experiment.summary import summarise
 
-READ = (SPEC, METRICS, FARES, POPULATION, ENVIRONMENT, ERROR, CHECKPOINTS)
+READ = (SPEC, METRICS, CLIENT_ACCURACIES, POPULATION, ENVIRONMENT, ERROR, CHECKPOINTS)
 """Files whose change makes it necessary to read a run again."""
 
 DEEP = 3
