@@ -21,7 +21,7 @@ from fedquilt.compute.interrupts import noting_signals
 from fedquilt.compute.pinned import pinned
 from fedquilt.compute.tensors import to_bytes as tensor_bytes
 from fedquilt.engines.encoding import ProtocolError, decode_model, decode_task, encode_reply, read
-from fedquilt.engines.flower.kept import MissingError, Shelf, pick_up, put_down
+from fedquilt.engines.flower.client_state import MissingError, Shelf, pick_up, put_down
 from fedquilt.engines.flower.wire import Sent
 from fedquilt.engines.perform import perform
 from fedquilt.engines.tasks import Reply, TaskResult

@@ -18,9 +18,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.base.text import visible
+from fedquilt.engines.flower.client_state import InFolder
 from fedquilt.engines.flower.engine import FlowerEngine
 from fedquilt.engines.flower.greeting import Hello, Silent, Standing, greet, require_all, unlike
-from fedquilt.engines.flower.kept import InFolder
 from fedquilt.engines.flower.site import Host, Kind, RefusalError, answer
 from fedquilt.engines.flower.wire import packed, unpacked
 from fedquilt.experiment.build import made_for, site_data

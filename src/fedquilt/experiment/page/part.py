@@ -16,7 +16,7 @@ from fedquilt.experiment.page.clients import figure_of_clients
 from fedquilt.experiment.page.cost import figure_of_cost
 from fedquilt.experiment.page.curves import Line, drawable, figure_of_curves
 from fedquilt.experiment.page.figure import Figure
-from fedquilt.experiment.page.source import Seen
+from fedquilt.experiment.page.source import ReadRun
 from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.results.table import ResultTable
 
@@ -55,7 +55,7 @@ class RunGroup:
     """Runs that are repeats of each other, under one name."""
 
     name: str
-    runs: tuple[Seen, ...]
+    runs: tuple[ReadRun, ...]
 
     @property
     def found(self) -> list[Contents]:
@@ -118,7 +118,7 @@ def _cost(found: Contents) -> dict[str, float]:
     return {kind: float(value) for kind, value in (spent | {"steps": steps}).items() if value and drawable(value)}
 
 
-def detail_of(name: str, run: Seen, command: str | None = None) -> Detail:
+def detail_of(name: str, run: ReadRun, command: str | None = None) -> Detail:
     """Say how a run was made."""
     if run.found is None or run.about is None:
         return Detail(name, {"problem": run.problem or ""}, command or "", "")
@@ -138,7 +138,7 @@ def detail_of(name: str, run: Seen, command: str | None = None) -> Detail:
     return Detail(name, facts, command or command_of(run), spec_text(run.path))
 
 
-def command_of(run: Seen) -> str:
+def command_of(run: ReadRun) -> str:
     """Return the command that makes a run again."""
     if run.found is not None and "python" in run.found.tables:
         return "fedquilt.train(…) from Python: its model and data are not in the run folder"
