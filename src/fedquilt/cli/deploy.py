@@ -107,8 +107,9 @@ def server(
     ] = False,
 ) -> None:
     """Start the server: Flower's SuperLink, with TLS and node authentication, and the keys of the roster."""
+    from fedquilt.base.addresses import is_loopback
     from fedquilt.experiment.deployment.processes import end
-    from fedquilt.experiment.deployment.server import is_loopback, start_server
+    from fedquilt.experiment.deployment.server import start_server
 
     if not is_loopback(host) and not exposes_control:
         raise SpecError(

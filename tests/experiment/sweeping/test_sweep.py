@@ -286,7 +286,10 @@ def test_a_sweep_from_another_thread(tmp_path: Path) -> None:
 @pytest.mark.thorough  # each of its trials imports PyTorch
 def test_where_processes_cannot_be_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_for_users: None) -> None:
     def unforked(main: str) -> list[str]:
-        start = "import sys; sys.path[:] = {!r}; from fedquilt.experiment.sweeping import launcher; launcher.FORKS = False; "
+        start = (
+            "import sys; sys.path[:] = {!r}; "
+            "from fedquilt.experiment.sweeping import launcher; launcher.FORKS = False; "
+        )
         return [sys.executable, "-c", f"{start.format(sys.path)}launcher.{main}()"]
 
     monkeypatch.setattr(local, "command", unforked)
