@@ -22,7 +22,7 @@ HEADER = (
     "last accuracy",
     "mean of last 10",
     "best accuracy",
-    "own data",
+    "per client",
     "rounds to target",
     "MB sent",
     "last loss",
