@@ -199,7 +199,7 @@ def _counts(said: object, client: int, server: Server) -> Indices:
     if not isinstance(found, list) or len(found) != server.data.classes:
         raise ProtocolError("sent class counts of another form")
     if not all(type(each) is int and 0 <= each < MOST_EXAMPLES for each in found):
-        raise ProtocolError("sent class counts that are no counts")
+        raise ProtocolError("sent class counts that are not whole numbers from 0")
     if sum(found) != int(server.population.sizes[client]):
         raise ProtocolError("sent class counts that do not add up to its examples")
     return np.asarray(found, dtype=np.int64)
