@@ -153,7 +153,7 @@ def site(
 
 @app.command(epilog="Example: fedquilt deploy run clinics")
 def run(folder: Folder, name: RunName = "federation", rounds: Rounds = None, port: KnownPort = None) -> None:
-    """Train across the sites, or go on with a run that was interrupted: submits the app, and shows how it goes."""
+    """Train across the sites, or continue an interrupted run: submits the app, and shows its progress."""
     from fedquilt.experiment.deployment.commands import port_of
     from fedquilt.experiment.deployment.submission import submitted
 
