@@ -28,7 +28,7 @@ def check(
     sets: Sets = None,
     unsets: Unsets = None,
     folder: Out = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Run no short trials, and estimate neither time nor memory.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run no short trials, estimate no time or memory.")] = False,
     no_import: NoImport = False,
 ) -> None:
     """Say what an experiment would run, and estimate time and memory on this machine from short trials."""
