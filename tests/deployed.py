@@ -13,7 +13,7 @@ import fedquilt
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.state import RunState
 from fedquilt.data.data import Data
-from fedquilt.engines.flower.client_state import InMemory, require_state_at_sites
+from fedquilt.engines.flower.client_state import MemoryShelf, require_state_at_sites
 from fedquilt.engines.flower.engine import FlowerEngine
 from fedquilt.engines.flower.greeting import collect_first
 from fedquilt.engines.flower.site import Host
@@ -60,7 +60,7 @@ class Deployed:
             client_seconds=seconds,
         )
         require_state_at_sites(method)
-        self.shelves = [InMemory() for _ in self.rows]
+        self.shelves = [MemoryShelf() for _ in self.rows]
         self.site = cache(self._site)
         self.grid = MemoryGrid(
             self.roster,

@@ -16,14 +16,13 @@ from pydantic import Field
 from fedquilt.analysis.skew import skew
 from fedquilt.base.arguments import ArgumentError, check
 from fedquilt.data.data import Data
+from fedquilt.experiment.records import Whole
 from fedquilt.experiment.sealed import DamagedError, sealed_json, unsealed_json
 from fedquilt.partition.partition import Partition
 from fedquilt.round.measures import finite_or_none
 
 SHOWN = 100
 """Clients shown in a figure of who holds what; of more, as many are taken at even distances."""
-
-Whole = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Shelf(Protocol):
 
 
 @dataclass
-class InMemory:
+class MemoryShelf:
     """A shelf that goes with the process."""
 
     held: dict[str, bytes] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class InMemory:
 
 
 @dataclass(frozen=True)
-class InFolder:
+class FolderShelf:
     """A shelf in a folder, which nobody else can read; the newest versions are kept."""
 
     path: Path
@@ -84,7 +84,7 @@ class InFolder:
 def put_down(state: State | None, shelf: Shelf) -> State | None:
     """Store a client's state, and return what the server holds in its place.
 
-    >>> shelf = InMemory()
+    >>> shelf = MemoryShelf()
     >>> held = put_down({"momentum": torch.ones(2)}, shelf)
     >>> held[KEPT].shape, pick_up(held, shelf)
     (torch.Size([32]), {'momentum': tensor([1., 1.])})

@@ -34,7 +34,7 @@ log = logging.getLogger("fedquilt.site")
 Kind = Literal["hello", "first", "task"]
 """What a message is: a hello, a request for first uploads, or a task of a round."""
 
-Hello = Mapping[str, Any]
+HelloTable = Mapping[str, Any]
 """What a site says of itself: see `greeting.py`."""
 
 
@@ -50,7 +50,7 @@ class Host:
     clients keep from round to round lies on the `shelf`.
     """
 
-    hello: Callable[[Mapping[str, Any]], Hello]
+    hello: Callable[[Mapping[str, Any]], HelloTable]
     site: Callable[[Agreement], Site]
     shelf: Shelf
     shares_class_counts: bool = False
