@@ -13,9 +13,9 @@ import fedquilt
 from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.algorithm.state import RunState
 from fedquilt.data.data import Data
+from fedquilt.engines.flower.client_state import MemoryShelf, require_state_at_sites
 from fedquilt.engines.flower.engine import FlowerEngine
 from fedquilt.engines.flower.greeting import collect_first
-from fedquilt.engines.flower.kept import InMemory, require_kept_apart
 from fedquilt.engines.flower.site import Host
 from fedquilt.partition.partition import Partition
 from fedquilt.round.agreement import Agreement
@@ -59,8 +59,8 @@ class Deployed:
             simulation=self.engine.simulation,
             client_seconds=seconds,
         )
-        require_kept_apart(method)
-        self.shelves = [InMemory() for _ in self.rows]
+        require_state_at_sites(method)
+        self.shelves = [MemoryShelf() for _ in self.rows]
         self.site = cache(self._site)
         self.grid = MemoryGrid(
             self.roster,

@@ -52,7 +52,7 @@ def _become(words: list[str], folder: str, environment: dict[str, str], path: li
         os.dup2(os.open(file, mode), number)
     sys.path[:] = path
     if words == [TRIALS]:
-        from fedquilt.experiment.sweeping.nursery import main
+        from fedquilt.experiment.sweeping.launcher import main
 
         main()
     elif words[0].endswith(".py"):

@@ -25,6 +25,7 @@ from fedquilt.base.errors import FedquiltError
 from fedquilt.base.rng import torch_seeded
 from fedquilt.compute.layout import ModelState
 from fedquilt.round.federation import Federation
+from fedquilt.round.measures import finite_or_none
 
 EXAMPLES = 1000
 """Examples of the test set on which clients' predictions are compared."""
@@ -109,7 +110,10 @@ def diagnose(federation: Federation, start: ModelState | None, models: Sequence[
         if federation.data.classes:
             record["conflict_rate"] = conflict_rate(torch.stack([_predictions(federation, model) for model in models]))
         divergence = parameter_divergence(torch.stack([model.vector for model in models]))
-        record["divergence"] = {"distance": _known(divergence.distance), "relative": _known(divergence.relative)}
+        record["divergence"] = {
+            "distance": finite_or_none(divergence.distance),
+            "relative": finite_or_none(divergence.relative),
+        }
     risk = None if start is None else _excess_risk(federation, start)
     return record | ({"excess_risk": risk} if risk is not None else {})
 
@@ -145,14 +149,14 @@ def _excess_risk(federation: Federation, model: ModelState) -> dict[str, Any] | 
     norms = [math.sqrt(square) for square in squares]
     risk = excess_risk(weight.T, norms, torch.stack(means), sizes.tolist(), _mixture(federation.algorithm, sizes))
     return {
-        "agnostic": _known(risk.agnostic),
-        "approximation": _known(risk.approximation),
-        "federated": _known(risk.federated),
-        "discrepancy": _known(risk.discrepancy),
-        "trace_norm": _known(risk.trace),
-        "skew": _known(risk.skew),
-        "rademacher": _known(risk.rademacher),
-        "feature_norm": _known(math.sqrt(sum(squares))),
+        "agnostic": finite_or_none(risk.agnostic),
+        "approximation": finite_or_none(risk.approximation),
+        "federated": finite_or_none(risk.federated),
+        "discrepancy": finite_or_none(risk.discrepancy),
+        "trace_norm": finite_or_none(risk.trace),
+        "skew": finite_or_none(risk.skew),
+        "rademacher": finite_or_none(risk.rademacher),
+        "feature_norm": finite_or_none(math.sqrt(sum(squares))),
     }
 
 
@@ -162,8 +166,3 @@ def _mixture(algorithm: Algorithm, sizes: Tensor) -> list[float]:
     if isinstance(algorithm.select, BySize):
         weights *= sizes
     return (weights / weights.sum()).tolist()
-
-
-def _known(value: float) -> float | None:
-    """Return nothing for a value that overflowed: JSON has no word for it."""
-    return value if math.isfinite(value) else None

@@ -11,11 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from fedquilt.algorithm.penalty import classifier_layer, features_of
 from fedquilt.base.rng import generator, torch_seeded
-from fedquilt.base.types import Indices
+from fedquilt.base.types import Floats, Indices
 from fedquilt.compute.layout import ModelState
 from fedquilt.round.federation import Federation
 
@@ -24,8 +23,6 @@ POINTS = 100
 
 MOST_CLIENTS = 20
 """Clients drawn: more colours cannot be told apart."""
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedquilt.base.rng import generator
-from fedquilt.base.types import Indices
+from fedquilt.base.types import Floats, Indices
 from fedquilt.partition.partition import ClassCounts, Partition
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

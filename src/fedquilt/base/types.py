@@ -7,3 +7,6 @@ import numpy.typing as npt
 
 Indices = npt.NDArray[np.int64]
 """Positions in an array: of examples in a data set, or of clients in a population."""
+
+Floats = npt.NDArray[np.float64]
+"""Numbers in double precision."""

@@ -28,10 +28,10 @@ def check(
     sets: Sets = None,
     unsets: Unsets = None,
     folder: Out = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Run no short trials: no time and no memory.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run no short trials, estimate no time or memory.")] = False,
     no_import: NoImport = False,
 ) -> None:
-    """Say what an experiment would run: trials, rounds, time on this machine, from short trials, and memory."""
+    """Say what an experiment would run, and estimate time and memory on this machine from short trials."""
     from fedquilt.experiment.sweeping.check import check as estimate
     from fedquilt.experiment.sweeping.display import sweep_display
 

@@ -110,8 +110,9 @@ def server(
     ] = False,
 ) -> None:
     """Start the server: Flower's SuperLink, with TLS and node authentication, and the keys of the roster."""
+    from fedquilt.base.addresses import is_loopback
     from fedquilt.experiment.deployment.processes import end
-    from fedquilt.experiment.deployment.server import is_loopback, start_server
+    from fedquilt.experiment.deployment.server import start_server
 
     if not is_loopback(host) and not exposes_control:
         raise SpecError(
@@ -155,7 +156,7 @@ def site(
 
 @app.command(epilog="Example: fedquilt deploy run clinics")
 def run(folder: Folder, name: RunName = "federation", rounds: Rounds = None, port: KnownPort = None) -> None:
-    """Train across the sites, or go on with a run that was interrupted: submits the app, and shows how it goes."""
+    """Train across the sites, or continue an interrupted run: submits the app, and shows its progress."""
     from fedquilt.experiment.deployment.commands import port_of
     from fedquilt.experiment.deployment.submission import submitted
 

@@ -44,7 +44,7 @@ Only = Annotated[
     typer.Option(
         "--only",
         metavar="CASE",
-        help="Run the trials of this case only; repeatable: cases of one axis are added up, those of several combined.",
+        help="Run the trials of this case only; repeatable: cases of one axis are all run, those of several axes combined.",
     ),
 ]
 

@@ -19,7 +19,7 @@ from fedquilt.cli.console import out, say, warn
 from fedquilt.cli.options import NoImport
 
 if TYPE_CHECKING:
-    from fedquilt.experiment.listing import Listed
+    from fedquilt.experiment.listing import ListedRun
 
 EXAMPLE = "fedquilt show runs/first --json | jq .digest"
 
@@ -74,7 +74,7 @@ def show(
         say(f"{name}: {text}")
 
 
-def _list(runs: list[Listed]) -> None:
+def _list(runs: list[ListedRun]) -> None:
     """Print a table of runs that fits into 80 columns."""
     loss = all(run.accuracy is None for run in runs) and any(run.loss is not None for run in runs)
     table = Table(Column("run", overflow="fold"), "state", Column("rounds", justify="right", no_wrap=True))
@@ -95,7 +95,7 @@ def _list(runs: list[Listed]) -> None:
             warn(run.problem)
 
 
-def _running(folder: Path, runs: list[Listed]) -> Path:
+def _running(folder: Path, runs: list[ListedRun]) -> Path:
     """Return the run to follow: one that is running, the first of several."""
     running = [run for run in runs if run.state == "running"]
     if not running:

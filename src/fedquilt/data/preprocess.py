@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Numbers = npt.NDArray[np.float64]
+from fedquilt.base.types import Floats
 
 TRIES = 10
 DRAWS = 2 * TRIES + 3
@@ -37,7 +37,7 @@ def standardise(raw: Tensor, mean: float | Tensor, std: float | Tensor) -> Tenso
     return raw.float().sub_(mean).div_(std)
 
 
-def to_range(x: Numbers, low: Numbers, high: Numbers) -> Numbers:
+def to_range(x: Floats, low: Floats, high: Floats) -> Floats:
     """Scale features from [low, high] to [−1, 1]; those without a range become 0.
 
     >>> to_range(np.array([[0.0, 7.0], [3.0, 7.0]]), low=np.array([0.0, 7.0]), high=np.array([4.0, 7.0]))

@@ -21,7 +21,7 @@ from fedquilt.base.text import counted
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.holdings import Holdings, read_holdings
 from fedquilt.experiment.options import Options
-from fedquilt.experiment.records import read_fares, read_record
+from fedquilt.experiment.records import read_client_accuracies, read_record
 from fedquilt.experiment.sealed import (
     EDITED,
     DamagedError,
@@ -37,7 +37,7 @@ EXPERIMENT = "experiment.toml"
 """The resolved file of an experiment, beside the folders of its trials."""
 ENVIRONMENT = "environment.json"
 METRICS = "metrics.jsonl"
-FARES = "clients.json"
+CLIENT_ACCURACIES = "clients.json"
 PARTITION = "partition.npz"
 POPULATION = "population.json"
 ERROR = "error.txt"
@@ -64,7 +64,7 @@ class Contents:
 
     `history` has the intact records; `lost` the rounds, up to the last one known, whose records are not;
     `damaged_lines` are those of `metrics.jsonl`, counted from 1.
-    `fares` are clients' accuracies on their own test examples, `holdings` who holds what, `environment` the machine.
+    `client_accuracies` are those on clients' own test examples, `holdings` who holds what, `environment` the machine.
     `saved` is the checkpoint to continue from; `unusable` are those that cannot be used, or not with the records there are.
     """
 
@@ -75,7 +75,7 @@ class Contents:
     damaged_lines: tuple[int, ...]
     saved: Saved | None
     unusable: tuple[Path, ...]
-    fares: list[float] | None
+    client_accuracies: list[float] | None
     holdings: Holdings | None
     environment: dict[str, Any] | None
     error: str | None
@@ -156,7 +156,7 @@ def _read(folder: Path) -> Contents:
         for path in passed_over
         if saved is not None
     ]
-    fares = _or_damage(folder / FARES, read_fares, damage)
+    client_accuracies = _or_damage(folder / CLIENT_ACCURACIES, read_client_accuracies, damage)
     holdings = _or_damage(folder / POPULATION, read_holdings, damage)
     error = _or_damage(folder / ERROR, lambda content: unsealed_text(content).strip(), damage)
     environment = _or_damage(folder / ENVIRONMENT, lambda content: unsealed_json(content, indent=2), damage)
@@ -182,7 +182,7 @@ def _read(folder: Path) -> Contents:
         damaged_lines=tuple(lines),
         saved=saved,
         unusable=unusable,
-        fares=fares,
+        client_accuracies=client_accuracies,
         holdings=holdings,
         environment=environment,
         error=error,

@@ -32,7 +32,7 @@ from fedquilt.round.federation import Federation
 from fedquilt.round.loop import rounds
 from fedquilt.round.measures import Measures, Record
 from fedquilt.round.server import Server
-from fedquilt.round.session import Engine, Session, Settling
+from fedquilt.round.session import Engine, Recorded, Session, Settling
 
 
 def execute(
@@ -67,9 +67,8 @@ def execute(
                 # Workers are started before anything is displayed: a display may use threads, and a fork must not see them.
                 session = stack.enter_context(_opened(engine, federation, watcher))
                 over = under_way.over()
-                place = getattr(session, "about", None)
-                if folder is not None and place:
-                    folder.describe(environment() | place)
+                if folder is not None and isinstance(session, Recorded) and session.about:
+                    folder.describe({**environment(), **session.about})
                 if not over:
                     notify(watcher, "start", _about(federation, folder, settings))
                 notify(watcher, "begin", under_way.history, last)
@@ -84,7 +83,7 @@ def execute(
                     options.eval_every,
                     options.train_loss,
                     diagnosing,
-                    None if run_writer is None else run_writer.fares.note,
+                    None if run_writer is None else run_writer.client_accuracies.note,
                     validation=federation.server.split_sizes.get("validation", 0) > 0,
                 )
                 for after, record in rounds(placed.server, session, under_way.run, last, measures, heard):

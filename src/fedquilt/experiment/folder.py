@@ -6,7 +6,7 @@ metrics.jsonl        one line per round
 checkpoints/         the two newest states; with run.keep = "best", the best one too
 partition.npz        who holds what
 population.json      how skewed that is, and the classes of some clients, for tables and figures
-clients.json         how every client fares on its own test examples at the end, if it has any
+clients.json         the accuracy of every client on its own test examples at the end, if it has any
 error.txt            why the run could not continue, if it could not
 set_aside/           files that had to make room: damaged ones, and those of a run that was begun again
 

@@ -6,7 +6,6 @@ of each class they hold.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -17,13 +16,13 @@ from pydantic import Field
 from fedquilt.analysis.skew import skew
 from fedquilt.base.arguments import ArgumentError, check
 from fedquilt.data.data import Data
+from fedquilt.experiment.records import Whole
 from fedquilt.experiment.sealed import DamagedError, sealed_json, unsealed_json
 from fedquilt.partition.partition import Partition
+from fedquilt.round.measures import finite_or_none
 
 SHOWN = 100
 """Clients shown in a figure of who holds what; of more, as many are taken at even distances."""
-
-Whole = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def holdings_of(data: Data, partition: Partition) -> Holdings:
     shown = [int(k) for k in held]
     classes = data.classes if labels.ndim == 1 else 0
     counts = [_counted(labels, partition.client(k)) if classes else {0: len(partition.client(k))} for k in shown]
-    measures = {key: _finite(value) for key, value in skew(partition, labels).summary().items()}
+    measures = {key: finite_or_none(value) for key, value in skew(partition, labels).summary().items()}
     names = None if data.class_names is None or not classes else tuple(data.class_names)
     return Holdings(len(partition), classes, names, tuple(shown), tuple(counts), measures)
 
@@ -106,7 +105,3 @@ def _holdings(
 def _counted(labels: npt.NDArray[np.integer[Any]], examples: npt.NDArray[np.integer[Any]]) -> dict[int, int]:
     found, counts = np.unique(labels[examples], return_counts=True)
     return dict(zip(found.tolist(), counts.tolist(), strict=True))
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

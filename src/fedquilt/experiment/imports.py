@@ -13,7 +13,19 @@ from typing import Any, Literal
 from fedquilt.base.errors import RunError, SpecError, nearest, reason_of
 from fedquilt.base.text import visible
 
-_CODE: ContextVar[Literal["import", "refuse", "leave"]] = ContextVar("_CODE", default="import")
+Treatment = Literal["import", "refuse", "leave"]
+"""What is done with code that a spec names."""
+
+_CODE: ContextVar[Treatment] = ContextVar("_CODE", default="import")
+
+
+@contextmanager
+def _treated(how: Treatment) -> Iterator[None]:
+    before = _CODE.set(how)
+    try:
+        yield
+    finally:
+        _CODE.reset(before)
 
 
 @contextmanager
@@ -29,11 +41,8 @@ def no_import() -> Iterator[None]:
     Traceback (most recent call last):
     fedquilt.base.errors.SpecError: [model] name: 'math:sqrt' would import code, which --no-import refuses; ...
     """
-    before = _CODE.set("refuse")
-    try:
+    with _treated("refuse"):
         yield
-    finally:
-        _CODE.reset(before)
 
 
 @contextmanager
@@ -48,11 +57,8 @@ def unimported() -> Iterator[None]:
     Traceback (most recent call last):
     fedquilt.base.errors.RunError: needs the code 'their_code:Net', which is not imported to show results; ...
     """
-    before = _CODE.set("leave")
-    try:
+    with _treated("leave"):
         yield
-    finally:
-        _CODE.reset(before)
 
 
 def importing_refused() -> bool:

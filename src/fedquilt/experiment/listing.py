@@ -10,14 +10,14 @@ from fedquilt.base.errors import SpecError
 from fedquilt.experiment.contents import EXPERIMENT
 from fedquilt.experiment.design.experiment import experiment
 from fedquilt.experiment.imports import unimported
-from fedquilt.experiment.page.source import Reader, Seen, run_folders
+from fedquilt.experiment.page.source import Reader, ReadRun, run_folders
 
 RECENT = 20
 """Rounds by whose pace the time that is left is estimated."""
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedRun:
     """A run in a list; `state` is as `fedquilt show` has it, or "waiting", or "unreadable", and `problem` says why."""
 
     name: str
@@ -36,12 +36,12 @@ class Listed:
         return asdict(self) | {"path": str(self.path)}
 
 
-def listing(folder: Path) -> list[Listed]:
+def listing(folder: Path) -> list[ListedRun]:
     """List the runs below a folder, and the trials of an experiment that have no run yet."""
     reader = Reader()
     listed = [_listed(folder, reader.run(path)) for path in run_folders(folder)]
     begun = {run.path for run in listed}
-    return [*listed, *(Listed(path.name, path, "waiting") for path in _trials(folder) if path not in begun)]
+    return [*listed, *(ListedRun(path.name, path, "waiting") for path in _trials(folder) if path not in begun)]
 
 
 def _trials(folder: Path) -> list[Path]:
@@ -55,16 +55,16 @@ def _trials(folder: Path) -> list[Path]:
         return []
 
 
-def _listed(folder: Path, run: Seen) -> Listed:
+def _listed(folder: Path, run: ReadRun) -> ListedRun:
     name = str(run.path.relative_to(folder))
     if run.about is None or run.found is None:
-        return Listed(name, run.path, "unreadable", problem=run.problem)
+        return ListedRun(name, run.path, "unreadable", problem=run.problem)
     about, best = run.about, (run.about["known"] or run.about)["best"]
     left = None
     if about["state"] == "running" and about["rounds"]:
         late = [record["seconds"] for record in run.found.history.records[-RECENT:]]
         left = (about["rounds"] - about["round"]) * sum(late) / len(late) if late else None
-    return Listed(
+    return ListedRun(
         name,
         run.path,
         about["state"],

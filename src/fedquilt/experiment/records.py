@@ -70,7 +70,12 @@ def _record(
     """Name the keys of a record and their types; it may have more."""
 
 
-def _fares(round: Number, clients: list[Whole], right: list[Whole | None], predictions: list[Whole]) -> None:  # noqa: A002
+def _client_accuracies(
+    round: Number,  # noqa: A002
+    clients: list[Whole],
+    right: list[Whole | None],
+    predictions: list[Whole],
+) -> None:
     """Name the keys of `clients.json` and their types."""
 
 
@@ -85,9 +90,9 @@ def read_record(line: bytes) -> dict[str, Any]:
     return _typed(_record, unsealed_json(line))
 
 
-def read_fares(content: bytes) -> list[float]:
+def read_client_accuracies(content: bytes) -> list[float]:
     """Return clients' accuracies of the content of `clients.json`, or raise a DamagedError."""
-    about = _typed(_fares, unsealed_json(content))
+    about = _typed(_client_accuracies, unsealed_json(content))
     right, predictions = about["right"], about["predictions"]
     if not len(right) == len(predictions) == len(about["clients"]):
         raise DamagedError("it does not have one value for every client")

@@ -17,7 +17,7 @@ from fedquilt.experiment.page.experiment import part_of_experiment, read_study
 from fedquilt.experiment.page.figure import FORMATS
 from fedquilt.experiment.page.part import Part
 from fedquilt.experiment.page.runs import part_of_runs
-from fedquilt.experiment.page.source import Reader, Seen, is_run, run_folders
+from fedquilt.experiment.page.source import Reader, ReadRun, is_run, run_folders
 from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.storage import storing
 
@@ -102,7 +102,7 @@ def gather(paths: Sequence[Path], reader: Reader, target: float | None = None) -
     if not paths:
         raise RunError("nothing to report: name a run folder, or a folder of runs")
     parts: list[Part] = []
-    runs: dict[Path, Seen] = {}
+    runs: dict[Path, ReadRun] = {}
     for path in dict.fromkeys(paths):
         if (path / EXPERIMENT).is_file():
             with unimported():

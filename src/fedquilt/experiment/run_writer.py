@@ -10,7 +10,7 @@ from typing import Any
 from fedquilt.algorithm.state import RunState
 from fedquilt.base.errors import StorageError
 from fedquilt.compute.layout import Tensors
-from fedquilt.experiment.client_fares import ClientFares
+from fedquilt.experiment.client_accuracies import ClientAccuracies
 from fedquilt.experiment.contents import BEST
 from fedquilt.experiment.folder import MetricsWriter, RunFolder
 from fedquilt.experiment.storage import storing
@@ -35,7 +35,7 @@ class RunWriter:
         `best` is the round of the best model that is saved already.
         """
         self.metrics = metrics
-        self.fares = ClientFares()
+        self.client_accuracies = ClientAccuracies()
         self._folder = folder
         self._about = about
         self._digest = digest
@@ -53,7 +53,7 @@ class RunWriter:
             self.metrics.append(record)
             self._newest, self._best = run, best
             if now:  # before the last checkpoint: a finished run has it
-                self.fares.write(self._folder)
+                self.client_accuracies.write(self._folder)
             if now or time.monotonic() - self._when >= self._seconds:
                 self._save(run)
 

@@ -24,8 +24,7 @@ from fedquilt.base.errors import reason_of
 if TYPE_CHECKING:
     from fedquilt.analysis.curves import History
     from fedquilt.experiment.result import Result
-
-Record = dict[str, Any]
+    from fedquilt.round.measures import Record
 
 
 @dataclass(frozen=True)

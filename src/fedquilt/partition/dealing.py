@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedquilt.base.errors import SpecError
 from fedquilt.base.rng import generator
-from fedquilt.base.types import Indices
+from fedquilt.base.types import Floats, Indices
 from fedquilt.data.data import Data
 from fedquilt.partition.partition import Partition
 
@@ -155,8 +155,6 @@ def _rounded(quota: npt.NDArray[np.float64], due: npt.NDArray[np.float64], clien
     due[clients[fractional[first]]] -= 1
     return whole.astype(np.int64)
 
-
-Floats = npt.NDArray[np.float64]
 
 # Below this, log(U)/(α·p) may leave the range of floating point; no draw can tell such an α from 0.
 _ZERO = 1e-250

@@ -33,10 +33,9 @@ from fedquilt.base.arguments import Count, NonNegative, Seed, Size
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import partitions
 from fedquilt.base.rng import generator
-from fedquilt.base.types import Indices
+from fedquilt.base.types import Floats, Indices
 from fedquilt.data.data import Data
 from fedquilt.partition.dealing import (
-    Floats,
     Labels,
     even_sizes,
     log_dirichlet,

@@ -87,7 +87,7 @@ class Expected:
     >>> whole = torch.zeros(0, dtype=torch.int64)
     >>> expected = Expected(layout, ModelState(start, torch.zeros(0), whole), {0: 7}, {0: 5.0}, {})
     >>> update = ClientUpdate(7, 0, torch.zeros(3).half(), torch.zeros(0), whole, 5.0, 0.1, 1, 5)
-    >>> expected.fault_in(update)
+    >>> expected.misfit_of(update)
     'sent an update in torch.float16; it must be in torch.float32'
     """
 
@@ -106,10 +106,6 @@ class Expected:
         weights = {slot: by_size[planned.size_of(slot)] for slot in asked}
         return cls(layout, state.model, asked, weights, uploads_of(algorithm, layout, state.broadcast))
 
-    def fault_in(self, update: ClientUpdate) -> str | None:
-        """Say what makes an update unusable, if anything does."""
-        return self.misfit_of(update) or self.overflow_in(update)
-
     @_fault_if_raised
     def misfit_of(self, update: ClientUpdate) -> str | None:
         """Say what of an update is not what was asked for, if anything is: its form first, before a value is read."""
@@ -126,7 +122,7 @@ class Expected:
         return _wrong_values(update, self.start)
 
     def all_usable(self, block: BlockUpdate) -> bool:
-        """Say whether every update of a block can be taken in; `fault_in` says what is wrong with one that cannot."""
+        """Say whether every update of a block can be taken in; `misfit_of` and `overflow_in` say why one cannot."""
         values, size = block.values.vector, self.layout.size
         if _wrong_tensor("", values, (len(block), size), torch.float32) is not None or not values.numel():
             return False

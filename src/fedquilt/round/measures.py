@@ -94,11 +94,11 @@ def _figures(found: Sequence[Evaluation], shares: Sequence[float]) -> Record:
     accuracies = [evaluation.accuracy for evaluation in found if evaluation.accuracy is not None]
     record: Record = {"accuracy": mean(accuracies, shares) if accuracies else None, "loss": _loss(found, shares)}
     means = {name: mean([evaluation.metrics[name] for evaluation in found], shares) for name in found[0].metrics}
-    return record | ({"metrics": {name: _finite(mean) for name, mean in means.items()}} if means else {})
+    return record | ({"metrics": {name: finite_or_none(mean) for name, mean in means.items()}} if means else {})
 
 
 def _loss(evaluations: Sequence[Evaluation], shares: Sequence[float]) -> float | None:
-    return _finite(mean([evaluation.loss for evaluation in evaluations], shares))
+    return finite_or_none(mean([evaluation.loss for evaluation in evaluations], shares))
 
 
 def _per_client(
@@ -138,6 +138,6 @@ def _spread(counted: Sequence[Counted]) -> Record:
     }
 
 
-def _finite(value: float) -> float | None:
-    """Return nothing for a loss or metric that is not finite: JSON has no word for it."""
+def finite_or_none(value: float) -> float | None:
+    """Return None for a value that is not finite: JSON has no word for it."""
     return value if math.isfinite(value) else None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from fedquilt.algorithm.state import ClientStore, ServerState
 from fedquilt.algorithm.updates import Answer, Fault
@@ -42,6 +42,15 @@ class Session(Protocol):
         self, state: ServerState, clients: Sequence[int], store: ClientStore
     ) -> Pending[list[Measured]]:
         """Run the per-client test of these clients, in the order given."""
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """A session that has something to record with the run, such as the machines of a cluster."""
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What to record."""
 
 
 class Engine(Protocol):

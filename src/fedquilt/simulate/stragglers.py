@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedquilt.algorithm.parts.selection import AskMore
 from fedquilt.base.arguments import NonNegative, Positive, PositiveOrInfinite
 from fedquilt.base.registry import simulations
 from fedquilt.base.rng import generator
+from fedquilt.base.types import Floats
 from fedquilt.simulate.simulation import Absence, Asked, Simulation
 
-Floats = npt.NDArray[np.float64]
 Spread = Annotated[float, Field(ge=0, le=10)]
 
 

@@ -20,7 +20,7 @@ from fedquilt.base import registry
 from fedquilt.base.errors import FedquiltError, RunError
 from fedquilt.compute.tensors import flat, from_bytes
 from fedquilt.data.data import Data
-from fedquilt.engines.flower.kept import KEPT
+from fedquilt.engines.flower.client_state import KEPT
 from fedquilt.engines.flower.site import Host
 from fedquilt.engines.flower.wire import Sent, unpacked
 from fedquilt.partition.partition import Partition

@@ -138,7 +138,7 @@ def test_a_server_app_that_was_killed_is_noticed(clinics: DeploymentFolder) -> N
     assert next(events)["state"] == "running"
     killed.kill()
     try:
-        with pytest.raises(RunError, match="ended without a word; rounds that were saved are not lost"):
+        with pytest.raises(RunError, match="ended without saying why; rounds that were saved are not lost"):
             next(events)
     finally:
         killed.communicate()

@@ -127,7 +127,7 @@ def test_a_kill_in_the_middle_of_a_round_costs_nothing(who: str, tmp_path: Path)
                         if event["state"] == "failed":  # as when its SuperLink is gone
                             assert killed, event
                             assert who == "the SuperLink", event
-                            said.append(f"the ServerApp ended without a word more than {event['reason']}")
+                            said.append(f"the ServerApp ended without saying why, but for: {event['reason']}")
                         if event["state"] == "round" and not killed:
                             time.sleep(4)  # into the next round
                             os.kill(KILLED[who](folder, running), signal.SIGKILL)
@@ -150,7 +150,7 @@ def test_a_kill_in_the_middle_of_a_round_costs_nothing(who: str, tmp_path: Path)
                 except RunError as error:
                     said.append(str(error))
                 if not digest:
-                    assert "ended without a word" in said[-1]
+                    assert "ended without saying why" in said[-1]
                     if who == "the SuperLink":
                         end(running.server)
                         extra.append(

@@ -272,7 +272,7 @@ def test_what_needs_all_data_in_one_place_is_refused_with_the_reason(
             "needs a function of your own",
         ),
         ('name = "natural"', 'name = "iid"\nclients = 3', 'every site is a client: write "natural"'),
-        ('name = "oslo"', 'name = "bern"', "bern is there already"),
+        ('name = "oslo"', 'name = "bern"', "bern is in the roster already"),
         ("ecdsa-sha2-nistp384 AAAA", "ecdsa-sha2-nistp384 BBBB", "must be the site's public key"),
         ('[engine]\nname = "flower"', '[engine]\nname = "inline"', 'real sites are run by "flower"'),
         ("[engine]", '[[simulate]]\nname = "dropout"\nprobability = 0.1\n\n[engine]', "are not simulated"),

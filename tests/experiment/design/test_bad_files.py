@@ -28,7 +28,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a case with a table that there is not": (
         {"case": {"method": {"A": {"metod": {"lr": 1}}}}},
-        "[case.method.A]: metod: is no table of a spec; did you mean 'method'?",
+        "[case.method.A]: metod: is not a table of a spec; did you mean 'method'?",
     ),
     "a case with a method that there is not": (
         {"case": {"method": {"A": {"method": {"name": "fed_agv"}}}}},
@@ -48,7 +48,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "an empty list": ({"grid": {"method.lr": []}}, '[grid] "method.lr": must be a list of values, got []'),
     "a value twice": (
         {"grid": {"method.lr": [0.1, 0.1]}},
-        '[grid] "method.lr": the value 0.1 stands twice in the list',
+        '[grid] "method.lr": the value 0.1 is in the list twice',
     ),
     "a key without its table": ({"grid": {"lr": [0.1]}}, '[grid] lr: write the table too, as in "method.lr"'),
     "a key of no table": (
@@ -245,7 +245,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an axis twice": (
         GRID | {"experiment": {"rows": ["batch"], "columns": ["method.batch"]}},
-        "[experiment]: an axis stands twice in rows and columns: batch, batch",
+        "[experiment]: an axis is named twice in rows and columns: batch, batch",
     ),
     "rows of no axis": (
         GRID | {"experiment": {"rows": ["bach"]}},
@@ -335,7 +335,7 @@ def test_a_scale_that_there_is_not() -> None:
 @pytest.mark.parametrize(
     ("formula", "message"),
     [
-        ("eta * (1 - beta", "is no formula"),
+        ("eta * (1 - beta", "is not a formula"),
         ("__import__('os')", "__import__: there is no such function"),
         ("open(1)", "open: there is no such function; known: abs, "),
         ("'a' * 3", "a formula has numbers, names"),

@@ -18,10 +18,10 @@ from fedquilt.analysis.curves import History
 from fedquilt.data.data import Data, Split
 from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.holdings import Holdings, holdings_of, read_holdings
+from fedquilt.experiment.page.client_accuracies import figure_of_client_accuracies
 from fedquilt.experiment.page.clients import figure_of_clients
 from fedquilt.experiment.page.cost import figure_of_cost
 from fedquilt.experiment.page.curves import FEW, MOST, Line, figure_of_curves, points
-from fedquilt.experiment.page.fares import figure_of_fares
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.heat_map import Square, figure_of_heat_maps, heat_map
 from fedquilt.experiment.page.palette import class_colours, line_look
@@ -198,11 +198,11 @@ def test_a_changed_file_of_a_population_is_refused(change: dict[str, Any]) -> No
         read_holdings(sealed_json(json.loads(text) | change | {"check": None}).encode())
 
 
-def test_clients_fare(tmp_path: Path) -> None:
-    text = svg(figure_of_fares({"FedAvg": [0.5] * 9 + [0.1], "<Ditto>": [0.9]}), tmp_path)
+def test_accuracies_client_by_client(tmp_path: Path) -> None:
+    text = svg(figure_of_client_accuracies({"FedAvg": [0.5] * 9 + [0.1], "<Ditto>": [0.9]}), tmp_path)
     assert "&lt;Ditto&gt;" in text
     assert "worst tenth" in text
-    spec = spec_of(figure_of_fares({"FedAvg": [0.5] * 9 + [0.1]}))
+    spec = spec_of(figure_of_client_accuracies({"FedAvg": [0.5] * 9 + [0.1]}))
     rows = next(iter(spec["datasets"].values()))
     assert [row["clients"] for row in rows if "clients" in row] == [1, 9]
     assert [row["value"] for row in rows if "mark" in row] == [46.0, 10.0]

@@ -109,7 +109,7 @@ def test_what_cannot_be_had_says_why(ran: tuple[Experiment, Path], tmp_path: Pat
         ),
         ({"name": "features", "along": "methd"}, "[[figure]] 1 along: there is no axis methd; did you mean 'method'?"),
         ({"name": "population", "cell": {"method": "x"}}, "[[figure]] 1 cell: the axis method has no case 'x'"),
-        ({"name": "population", "points": 3}, "[[figure]] 1 points: is no key of population; known: cell"),
+        ({"name": "population", "points": 3}, "[[figure]] 1 points: is not a key of population; known: cell"),
     ],
 )
 def test_figures_of_what_there_is_not(figure: dict[str, Any], message: str) -> None:

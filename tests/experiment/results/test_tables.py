@@ -79,10 +79,19 @@ def mcmahan() -> ResultTable:
                 "source": "Table 1",
                 "cell": {"batch": math.inf, "epochs": 1, "fraction": 0.0},
                 "values": {"IID": 1455, "Non-IID": "> 50k"},
-            }
+            },
+            {
+                "source": "Table 4",
+                "cell": {"batch": math.inf, "epochs": 1, "fraction": 0.0, "clients": "IID"},
+                "value": 1500,
+            },
         ],
     )
     return table_of(experiment, cells_from(experiment, [ended(trial, [0.5, 0.99]) for trial in experiment.trials]))
+
+
+def test_a_second_source_is_named_below_the_table() -> None:
+    assert "Also published: IID, 0, 1, inf: 1,500 in Table 4." in mcmahan().notes
 
 
 def test_latex_with_several_axes_of_rows_and_columns() -> None:

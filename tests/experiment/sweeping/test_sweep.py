@@ -22,7 +22,7 @@ from fedquilt.base.errors import FedquiltError, RunError
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.sweeping import local
 from fedquilt.experiment.sweeping.conduct import conduct
-from fedquilt.experiment.sweeping.sources import Listed
+from fedquilt.experiment.sweeping.sources import ListedTrials
 
 DIGITS: dict[str, Any] = {
     "run": {"rounds": 3},
@@ -70,7 +70,7 @@ def test_trials_have_the_bits_of_runs_alone_and_are_kept(tmp_path: Path, as_for_
     log = (out / names[0] / "log.txt").read_text()
     assert "lr=0.1,seed=1: begins, 3 rounds in all" in log
     assert "round 3/3  accuracy" in log
-    again = conduct(Listed(fedquilt.experiment(out / "experiment.toml"), out), out, executor=Nowhere())  # type: ignore[arg-type]
+    again = conduct(ListedTrials(fedquilt.experiment(out / "experiment.toml"), out), out, executor=Nowhere())  # type: ignore[arg-type]
     assert [(row.state, row.kept) for row in again.rows] == [("finished", True)] * 4
     # What goes on with the same bits goes on; what would have other bits is run again, and the old one is kept.
     metrics = (out / names[0] / "metrics.jsonl").read_text()
@@ -208,11 +208,9 @@ def test_the_process_that_trials_come_from_may_die(tmp_path: Path, as_for_users:
     class Killing:
         def show(self, board: Any) -> None:
             if not killed and any(row.round >= 2 for row in board.rows):
-                children = (
-                    psutil.Process().children()
-                )  # a browser of other tests may be one of them, or one that has ended
-                alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
-                killed.extend(child for child in alive if "nursery" in " ".join(child.cmdline()))
+                # A browser of other tests may be one of the children, or one that has ended.
+                children = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
+                killed.extend(child for child in children if "launcher" in " ".join(child.cmdline()))
                 killed[0].kill()
 
         def close(self) -> None: ...
@@ -290,9 +288,10 @@ def test_a_sweep_from_another_thread(tmp_path: Path) -> None:
 def test_where_processes_cannot_be_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_for_users: None) -> None:
     def unforked(main: str) -> list[str]:
         start = (
-            "import sys; sys.path[:] = {!r}; from fedquilt.experiment.sweeping import nursery; nursery.FORKS = False; "
+            "import sys; sys.path[:] = {!r}; "
+            "from fedquilt.experiment.sweeping import launcher; launcher.FORKS = False; "
         )
-        return [sys.executable, "-c", f"{start.format(sys.path)}nursery.{main}()"]
+        return [sys.executable, "-c", f"{start.format(sys.path)}launcher.{main}()"]
 
     monkeypatch.setattr(local, "command", unforked)
     done = fedquilt.sweep(RATES | {"repeat": {"run.seed": [1]}}, out=tmp_path / "runs", jobs=2)

@@ -238,14 +238,14 @@ def _require(stack: Stack, examples: Examples) -> None:
     plain = [(x, torch.float32), (y, torch.int64)]
     plain += [] if examples.weights is None else [(examples.weights, torch.float32)]
     if any(each.dtype != kind or not each.is_contiguous() or len(each) != len(x) for each, kind in plain):
-        raise ValueError("examples must be float32, their classes whole numbers, and of both as many")
+        raise ValueError("examples must be float32, and have one whole number each as their class")
     lowest, highest = (int(value) for value in y.aminmax())
     if lowest < 0 or highest >= last.outputs:
         wrong = lowest if lowest < 0 else highest
         raise ValueError(f"class {wrong} is out of range: the model has scores for {last.outputs} classes")
     order, ends, lasts = examples.order, examples.ends, np.cumsum(examples.steps) - 1
     if order.dtype != np.int64 or order.min() < 0 or order.max() >= len(x):
-        raise ValueError("a batch has an example that is not there")
+        raise ValueError("a batch refers to an example that does not exist")
     if ends.dtype != np.int64 or lasts[-1] + 1 != len(ends) or (examples.steps < 1).any():
         raise ValueError("every client must have a batch")
     if (examples.sizes < 1).any() or ends[lasts].sum() != len(order):

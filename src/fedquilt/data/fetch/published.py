@@ -234,8 +234,7 @@ def all_published() -> dict[str, PublishedData]:
     >>> sorted(all_published())[:3]
     ['a1a', 'cifar10', 'cifar100']
     """
-    for module, _ in sources("fedquilt.data.sets", "publish("):
-        import_module(module)
+    _import_all("publish(")
     return _PUBLISHED
 
 
@@ -245,9 +244,13 @@ def all_by_hand() -> dict[str, ByHand]:
     >>> sorted(all_by_hand())[:3]
     ['femnist', 'inaturalist', 'landmarks']
     """
-    for module, _ in sources("fedquilt.data.sets", "by_hand("):
-        import_module(module)
+    _import_all("by_hand(")
     return _BY_HAND
+
+
+def _import_all(calling: str) -> None:
+    for module, _ in sources("fedquilt.data.sets", calling):
+        import_module(module)
 
 
 def check_digest(path: Path, wanted: str, limit: int, tell: Tell = tell_nobody, advice: str = "") -> None:

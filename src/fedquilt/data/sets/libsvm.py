@@ -18,19 +18,17 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from fedquilt.base.arguments import Seed
 from fedquilt.base.errors import DataError
 from fedquilt.base.registry import datasets
 from fedquilt.base.rng import generator
+from fedquilt.base.types import Floats
 from fedquilt.data.data import Data, Split
 from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, publish
 from fedquilt.data.files import read_unpacked, require_digest
 from fedquilt.data.preprocess import to_range
-
-Numbers = npt.NDArray[np.float64]
 
 Name = Literal["a1a", "svmguide1", "splice", "vehicle", "dna", "pendigits", "satimage", "usps"]
 
@@ -164,18 +162,18 @@ def libsvm(
     return Data(set, train, test, classes=about.classes, class_names=tuple(f"{label:g}" for label in labels))
 
 
-def read_part(name: str, part: LibsvmFile, check: bool = True) -> tuple[Numbers, Numbers]:
+def read_part(name: str, part: LibsvmFile, check: bool = True) -> tuple[Floats, Floats]:
     """Read features and labels of a file of a set."""
     return _read(FILES[name].find(part.file), SETS[name], part, check)
 
 
-def _read(path: Path, about: Set, part: LibsvmFile, check: bool = True) -> tuple[Numbers, Numbers]:
+def _read(path: Path, about: Set, part: LibsvmFile, check: bool = True) -> tuple[Floats, Floats]:
     x, y = read_svmlight(path, part.rows, about.features, limit=_size(about, part))
     require_digest(path, [canonical(x, y)], part.digest if check else None)
     return x, y
 
 
-def canonical(x: Numbers, y: Numbers) -> bytes:
+def canonical(x: Floats, y: Floats) -> bytes:
     """Write numbers so that spaces, notation and the order of the examples do not matter: those vary with the publisher.
 
     >>> x, y = np.array([[1.0], [0.0]]), np.array([2.0, 1.0])
@@ -225,7 +223,7 @@ def _publish(name: str, about: Set) -> PublishedData:
 FILES = {name: _publish(name, about) for name, about in SETS.items()}
 
 
-def read_svmlight(path: Path, rows: int, columns: int, limit: int = 2**26) -> tuple[Numbers, Numbers]:
+def read_svmlight(path: Path, rows: int, columns: int, limit: int = 2**26) -> tuple[Floats, Floats]:
     """Read the features, a row per example, and the labels of a file with known numbers of rows and columns.
 
     The svmlight format has one line per example, `label index:value index:value …`, indices from 1; what is not named is 0.

@@ -6,7 +6,6 @@ Whatever is wrong with it is said at once, before anything is started: Ray itsel
 from __future__ import annotations
 
 import importlib
-import ipaddress
 import os
 import secrets
 import shutil
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedquilt.base.addresses import is_loopback
 from fedquilt.base.errors import FedquiltError, MissingExtraError
 from fedquilt.base.text import visible
 
@@ -192,18 +192,6 @@ def _noted() -> str:
         return file.read_text().strip()
     except OSError:
         raise ClusterError(f"address: no Ray cluster was started on this machine; {_ADVICE}") from None
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether an address is this machine's own and reached by nobody else.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("192.0.2.1")
-    (True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _has_token() -> bool:

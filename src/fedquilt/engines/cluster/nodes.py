@@ -83,6 +83,6 @@ def require_alike(cluster: Cluster, mixed: bool) -> list[dict[str, Any]]:
         raise ClusterError(
             "the cluster's nodes differ in what decides the last bits of a result:\n  "
             + "\n  ".join(lines)
-            + "\nUse machines of one kind with the same versions, or write mixed = true to go on all the same"
+            + "\nUse machines of one kind with the same versions, or set mixed = true to continue nevertheless"
         )
     return [node.record() | ({"mixed": lines} if lines else {}) for node in nodes]

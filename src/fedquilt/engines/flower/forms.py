@@ -10,8 +10,8 @@ import torch
 
 from fedquilt.compute.layout import Layout
 from fedquilt.engines.encoding import ProtocolError
-from fedquilt.engines.flower.kept import KEPT, SIZE
-from fedquilt.engines.flower.wire import Form, header_of
+from fedquilt.engines.flower.client_state import KEPT, SIZE
+from fedquilt.engines.flower.wire import TensorHeader, header_of
 from fedquilt.engines.tasks import Task
 from fedquilt.round.checks import Uploads
 
@@ -83,5 +83,5 @@ def _text(part: Any) -> str:
     return part
 
 
-def _shown(form: Form) -> str:
+def _shown(form: TensorHeader) -> str:
     return f"{form.dtype} of shape {list(form.shape)}"

@@ -57,7 +57,7 @@ class Silent:
     why: str
 
 
-Standing = Hello | Silent
+SiteAnswer = Hello | Silent
 
 
 def hello_of(said: object) -> Hello:
@@ -91,7 +91,7 @@ def greet(
     seconds: float,
     poll: float = 0.5,
     tell: Callable[[str], None] = lambda text: None,
-) -> list[Standing]:
+) -> list[SiteAnswer]:
     """Wait for all sites of a roster, for so long at most, and ask each for its hello; those that differ are refused."""
     end = time.monotonic() + seconds
     nodes: dict[int, int] = {}
@@ -106,10 +106,10 @@ def greet(
         time.sleep(poll)
     content = ({"settings": dict(settings)}, dict[str, bytes]())
     replies = ask(grid, nodes.values(), "hello", lambda node: content, max(seconds, 1.0), poll)
-    return [_standing(member, nodes.get(client), replies, expected) for client, member in enumerate(roster)]
+    return [_answer_of(member, nodes.get(client), replies, expected) for client, member in enumerate(roster)]
 
 
-def _standing(member: Member, node: int | None, replies: Mapping[int, Message], expected: Hello) -> Standing:
+def _answer_of(member: Member, node: int | None, replies: Mapping[int, Message], expected: Hello) -> SiteAnswer:
     if node is None:
         return Silent("is not there: its SuperNode is not connected")
     if node not in replies:
@@ -149,16 +149,16 @@ def unlike(found: Hello, expected: Hello) -> list[str]:
     ]
 
 
-def require_all(roster: Sequence[Member], standing: Sequence[Standing]) -> list[Hello]:
+def require_all(roster: Sequence[Member], answers: Sequence[SiteAnswer]) -> list[Hello]:
     """Return what all sites said, or refuse to begin, naming those who cannot take part."""
     bad = [
         f"site {member.name} {each.why}"
-        for member, each in zip(roster, standing, strict=True)
+        for member, each in zip(roster, answers, strict=True)
         if isinstance(each, Silent)
     ]
     if bad:
         raise RunError(f"the run cannot begin: {'; '.join(bad)}. `fedquilt deploy check` looks again")
-    return [each for each in standing if isinstance(each, Hello)]
+    return [each for each in answers if isinstance(each, Hello)]
 
 
 def collect_first(
@@ -200,7 +200,7 @@ def _counts(said: object, client: int, server: Server) -> Indices:
     if not isinstance(found, list) or len(found) != server.data.classes:
         raise ProtocolError("sent class counts of another form")
     if not all(type(each) is int and 0 <= each < MOST_EXAMPLES for each in found):
-        raise ProtocolError("sent class counts that are no counts")
+        raise ProtocolError("sent class counts that are not whole numbers from 0")
     if sum(found) != int(server.population.sizes[client]):
         raise ProtocolError("sent class counts that do not add up to its examples")
     return np.asarray(found, dtype=np.int64)

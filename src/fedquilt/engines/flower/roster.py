@@ -53,15 +53,15 @@ def roster_of(tables: object, where: str = "spec") -> tuple[Member, ...]:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise SpecError(f"{at} name: must be small letters, digits, - and _, got {short(name)}")
         if name == "server":
-            raise SpecError(f"{at} name: the server is no site; choose another name")
+            raise SpecError(f"{at} name: the server is not a site; choose another name")
         if not isinstance(key, str) or not _is_key(key):
             raise SpecError(
                 f'{at} key: must be the site\'s public key, "ecdsa-sha2-nistp384 …"; `fedquilt deploy keys` makes one'
             )
         if name in [member.name for member in members]:
-            raise SpecError(f"{at} name: {name} is there already; every site has a name of its own")
+            raise SpecError(f"{at} name: {name} is in the roster already; every site needs its own name")
         if key in [member.key for member in members]:
-            raise SpecError(f"{at} key: is that of another site; every site has a key of its own")
+            raise SpecError(f"{at} key: is that of another site; every site needs its own key")
         members.append(Member(name, key))
     return tuple(members)
 

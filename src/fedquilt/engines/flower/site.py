@@ -21,7 +21,7 @@ from fedquilt.compute.interrupts import noting_signals
 from fedquilt.compute.pinned import pinned
 from fedquilt.compute.tensors import to_bytes as tensor_bytes
 from fedquilt.engines.encoding import ProtocolError, decode_model, decode_task, encode_reply, read
-from fedquilt.engines.flower.kept import MissingError, Shelf, pick_up, put_down
+from fedquilt.engines.flower.client_state import MissingError, Shelf, pick_up, put_down
 from fedquilt.engines.flower.wire import Sent
 from fedquilt.engines.perform import perform
 from fedquilt.engines.tasks import Reply, TaskResult
@@ -34,7 +34,7 @@ log = logging.getLogger("fedquilt.site")
 Kind = Literal["hello", "first", "task"]
 """What a message is: a hello, a request for first uploads, or a task of a round."""
 
-Hello = Mapping[str, Any]
+HelloTable = Mapping[str, Any]
 """What a site says of itself: see `greeting.py`."""
 
 
@@ -50,7 +50,7 @@ class Host:
     clients keep from round to round lies on the `shelf`.
     """
 
-    hello: Callable[[Mapping[str, Any]], Hello]
+    hello: Callable[[Mapping[str, Any]], HelloTable]
     site: Callable[[Agreement], Site]
     shelf: Shelf
     shares_class_counts: bool = False

@@ -268,7 +268,7 @@ class Sites:
         measured = [*counted.sums, counted.loss]
         sound = 0 <= counted.predictions <= most and len(counted.sums) == len(server.metrics)
         if not sound or not 0 <= (counted.right or 0) <= counted.predictions or not all(map(math.isfinite, measured)):
-            raise ProtocolError(f"sent a test on {counted.predictions} predictions that cannot be")
+            raise ProtocolError(f"sent a test on {counted.predictions} predictions, which is impossible")
 
 
 def _is_of(message: Message, node: int) -> bool:

@@ -30,7 +30,7 @@ BYTES = {
 """Bytes of one value, by safetensors' name of its type."""
 
 
-class Form(NamedTuple):
+class TensorHeader(NamedTuple):
     """What a header says of a tensor: its type, its shape, and where its bytes are."""
 
     dtype: str
@@ -83,7 +83,7 @@ def from_bytes(message: bytes, most: int | None = None) -> Sent:
     return Sent(said, {name: message[start + form.first : start + form.last] for name, form in forms.items()})
 
 
-def header_of(message: bytes) -> tuple[dict[str, str], dict[str, Form], int]:
+def header_of(message: bytes) -> tuple[dict[str, str], dict[str, TensorHeader], int]:
     """Read the header of safetensors bytes: metadata, the form of every tensor, and where their bytes begin.
 
     Nothing is made of what it says before it has been compared with the bytes that are there.
@@ -109,7 +109,7 @@ def header_of(message: bytes) -> tuple[dict[str, str], dict[str, Form], int]:
     return metadata, forms, 8 + size
 
 
-def _form(about: Any) -> Form:
+def _form(about: Any) -> TensorHeader:
     (first, last), shape = about["data_offsets"], about["shape"]
     numbers = (first, last, *shape)
     if about.keys() != {"dtype", "shape", "data_offsets"} or not all(
@@ -118,7 +118,7 @@ def _form(about: Any) -> Form:
         raise ValueError
     if math.prod(shape) * BYTES[about["dtype"]] != last - first:
         raise ValueError
-    return Form(about["dtype"], tuple(shape), first, last)
+    return TensorHeader(about["dtype"], tuple(shape), first, last)
 
 
 def packed(said: Mapping[str, Any], parts: Mapping[str, bytes]) -> RecordDict:

@@ -18,9 +18,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.base.text import visible
+from fedquilt.engines.flower.client_state import FolderShelf
 from fedquilt.engines.flower.engine import FlowerEngine
-from fedquilt.engines.flower.greeting import Hello, Silent, Standing, greet, require_all, unlike
-from fedquilt.engines.flower.kept import InFolder
+from fedquilt.engines.flower.greeting import Hello, Silent, SiteAnswer, greet, require_all, unlike
 from fedquilt.engines.flower.site import Host, Kind, RefusalError, answer
 from fedquilt.engines.flower.wire import packed, unpacked
 from fedquilt.experiment.build import made_for, site_data
@@ -106,7 +106,7 @@ def _built(grid: Grid, spec: Spec, out: Path, ticket: Ticket) -> tuple[Server, E
     engine = made.engine
     assert isinstance(engine, FlowerEngine)
     expected = own_hello(spec, made, data, "server", 0)
-    standing = greet(
+    answers = greet(
         grid,
         spec.sites,
         expected,
@@ -115,7 +115,7 @@ def _built(grid: Grid, spec: Spec, out: Path, ticket: Ticket) -> tuple[Server, E
         engine.poll,
         tell=lambda text: ticket.write("waiting", text=text),
     )
-    hellos = require_all(spec.sites, standing)
+    hellos = require_all(spec.sites, answers)
     for site, hello in zip(spec.sites, hellos, strict=True):
         for why in unlike(hello, expected):
             logging.getLogger("fedquilt.server").warning("site %s: %s; bits may differ", site.name, why)
@@ -132,11 +132,11 @@ def checked(grid: Grid, folder: DeploymentFolder) -> list[dict[str, Any]]:
     made = made_for(spec, data)
     assert isinstance(made.engine, FlowerEngine)
     expected = own_hello(spec, made, data, "server", 0)
-    standing = greet(grid, spec.sites, expected, settings_of(spec), WAIT, made.engine.poll)
-    return [_row(site.name, each, expected) for site, each in zip(spec.sites, standing, strict=True)]
+    answers = greet(grid, spec.sites, expected, settings_of(spec), WAIT, made.engine.poll)
+    return [_row(site.name, each, expected) for site, each in zip(spec.sites, answers, strict=True)]
 
 
-def _row(name: str, each: Standing, expected: Hello) -> dict[str, Any]:
+def _row(name: str, each: SiteAnswer, expected: Hello) -> dict[str, Any]:
     if isinstance(each, Silent):
         return {"name": name, "refused": each.why}
     return {"name": name, "examples": each.examples, "versions": dict(each.versions), "unlike": unlike(each, expected)}
@@ -201,4 +201,4 @@ def host_of(folder: DeploymentFolder, name: str, shares_class_counts: bool = Fal
         data = site_data(spec, name)
         return site_of(spec, name, data, made_for(spec, data), agreement)
 
-    return Host(says, site, InFolder(folder.site_state(name) / "kept"), shares_class_counts)
+    return Host(says, site, FolderShelf(folder.site_state(name) / "kept"), shares_class_counts)

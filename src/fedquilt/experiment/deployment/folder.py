@@ -96,10 +96,10 @@ class DeploymentFolder:
 
         >>> DeploymentFolder(Path("clinics")).run("../../etc")
         Traceback (most recent call last):
-        fedquilt.base.errors.SpecError: '../../etc' is no name of a run: letters, digits, dots, - and _ are allowed
+        fedquilt.base.errors.SpecError: '../../etc' is not a valid name of a run: letters, digits, dots, - and _ are allowed
         """
         if not RUN.fullmatch(name):
-            raise SpecError(f"'{name}' is no name of a run: letters, digits, dots, - and _ are allowed")
+            raise SpecError(f"'{name}' is not a valid name of a run: letters, digits, dots, - and _ are allowed")
         return self.runs / name
 
     def load(self, sets: tuple[str, ...] = ()) -> Spec:

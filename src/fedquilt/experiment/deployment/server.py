@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import subprocess
 from pathlib import Path
 
@@ -42,17 +41,3 @@ def start_server(
         end(process)
         raise
     return process
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether only this machine can reach an address.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

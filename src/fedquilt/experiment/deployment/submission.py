@@ -76,7 +76,7 @@ def _progress(ticket: Ticket, out: Path) -> Iterator[dict[str, Any]]:
                 return
         if said is not None and not _alive(said["process"]) and ticket.read() == said:
             raise RunError(
-                "the ServerApp ended without a word; rounds that were saved are not lost: run the same command again, "
+                "the ServerApp ended without saying why; rounds that were saved are not lost: run the same command again, "
                 "with the SuperLink running"
             )
         time.sleep(PAUSE)

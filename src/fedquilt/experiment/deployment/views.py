@@ -14,9 +14,9 @@ import numpy as np
 from fedquilt.base.errors import RunError, SpecError
 from fedquilt.base.text import short
 from fedquilt.data.data import Data, require_sound
+from fedquilt.engines.flower.client_state import require_state_at_sites
 from fedquilt.engines.flower.engine import DEADLINE, FlowerEngine
 from fedquilt.engines.flower.greeting import Hello, collect_first
-from fedquilt.engines.flower.kept import require_kept_apart
 from fedquilt.engines.flower.site import plain, versions
 from fedquilt.experiment.build import Made, naming, site_data
 from fedquilt.experiment.fingerprint import differences, model_fingerprint
@@ -69,7 +69,7 @@ def server_of(spec: Spec, data: Data, made: Made, sizes: Sequence[int]) -> Serve
     """Make the server's view of a run from how many examples its sites have."""
     assert isinstance(made.engine, FlowerEngine)
     with naming(spec, "method"):
-        require_kept_apart(made.algorithm)
+        require_state_at_sites(made.algorithm)
     with naming(spec, "model"):
         server = make_server(
             made.module,

@@ -36,9 +36,9 @@ from fedquilt.experiment.design.listing import list_trials, wanted_cells
 from fedquilt.experiment.design.metric import METRIC_AXIS, CellMetric
 from fedquilt.experiment.design.published import PublishedValue
 from fedquilt.experiment.design.reading import Parts, read_parts
-from fedquilt.experiment.design.taken import require_taken
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.design.tuning import Tuning
+from fedquilt.experiment.design.unused_keys import refuse_unused_keys
 from fedquilt.experiment.spec import read_tables, require_tables
 from fedquilt.experiment.tables import EXPERIMENT_TABLES
 from fedquilt.experiment.toml import Table, require_plain
@@ -153,7 +153,7 @@ def experiment(
     parts = read_parts(tables, source, folder, scale, set_keys)
     for other in tables.get("scale", {}):  # a mistake in one is found before it is asked for
         if other != scale:
-            require_taken(read_parts(tables, source, folder, other, set_keys).blueprint)
+            refuse_unused_keys(read_parts(tables, source, folder, other, set_keys).blueprint)
     about = {"scale": scale, "sets": set_keys or None, "folder": None if folder is None else str(folder)}
     about |= {"file": origin.get("file", None if path is None else str(path.resolve()))}
     resolved = tables | {ORIGIN: {key: value for key, value in about.items() if value is not None}}
@@ -190,7 +190,7 @@ def _finished(parts: Parts, path: Path | None, tables: Table, scale: str | None,
         raise SpecError(f"{blueprint.source}: has {count:,} trials; an experiment has at most {MOST_TRIALS:,}")
     if not count:
         raise SpecError(f"{blueprint.source}: no trial is left: [[when]] leaves every cell out")
-    require_taken(blueprint)
+    refuse_unused_keys(blueprint)
     cells = wanted_cells(blueprint, only)
     return Experiment(
         title=about.get("title") or Path(tables[ORIGIN].get("file", "experiment")).stem,

@@ -95,7 +95,7 @@ def _figure(
         raise SpecError(f"{where} name: there is no figure {short(name)}; {nearest(name, NAMES)}")
     for key in table:
         if key not in ("name", "title", *_TAKEN[name]):
-            raise SpecError(f"{where} {key}: is no key of {name}; {nearest(key, _TAKEN[name])}")
+            raise SpecError(f"{where} {key}: is not a key of {name}; {nearest(key, _TAKEN[name])}")
     if name == "interpolation":
         models = tuple(_model(table.get(key), axes, cells, f"{where} {key}") for key in ("first", "second"))
     else:

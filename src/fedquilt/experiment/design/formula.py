@@ -111,7 +111,7 @@ def read_formula(text: object, where: str) -> Formula:
         tree = ast.parse(text.strip().replace("^", "**"), mode="eval").body
         _require_arithmetic(tree, where, text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise SpecError(f"{where}: {short(text)} is no formula") from None
+        raise SpecError(f"{where}: {short(text)} is not a formula") from None
     return Formula(text, where, tree)
 
 

@@ -44,7 +44,7 @@ def flattened(tables: Mapping[str, Any], where: str) -> Table:
     for name, value in tables.items():
         table, dot, _ = name.partition(".")
         if table not in VARYING_TABLES:
-            raise SpecError(f"{where}: {visible(name, 80)}: is no table of a spec; {nearest(table, VARYING_TABLES)}")
+            raise SpecError(f"{where}: {visible(name, 80)}: is not a table of a spec; {nearest(table, VARYING_TABLES)}")
         if name in ARRAYS and not isinstance(value, list):
             raise SpecError(f"{where}: {name}: must be a list of tables, such as [{{ name = … }}], got {short(value)}")
         if dot or name in ARRAYS:
@@ -180,7 +180,7 @@ def labels(values: Sequence[Any], where: str) -> list[str]:
         written = [label(value, exact=True) for value in values]
     for number, text in enumerate(written):
         if text in written[:number]:
-            raise SpecError(f"{where}: the value {visible(text, 40)} stands twice in the list")
+            raise SpecError(f"{where}: the value {visible(text, 40)} is in the list twice")
     return written
 
 

@@ -44,7 +44,7 @@ def read_layout(
             ]
     given = [name for each in found.values() for name in each]
     if len(set(given)) < len(given):
-        raise SpecError(f"{source}: [experiment]: an axis stands twice in rows and columns: {', '.join(given)}")
+        raise SpecError(f"{source}: [experiment]: an axis is named twice in rows and columns: {', '.join(given)}")
     if several and METRIC_AXIS not in given and "columns" in found:  # several metrics are several columns
         found["columns"].append(METRIC_AXIS)
         given.append(METRIC_AXIS)

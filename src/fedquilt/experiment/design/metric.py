@@ -163,7 +163,9 @@ def _one(table: Table, where: str) -> CellMetric:
     if found["n"] is None and name == "mean_of_last":
         raise SpecError(f"{where} n: is required: of how many evaluations to take the mean")
     if found["relative_to"] is not None and name in ("bytes", "seconds"):
-        raise SpecError(f"{where} relative_to: accuracies are relative to another cell's, and {name} are none")
+        raise SpecError(
+            f"{where} relative_to: accuracies are relative to another cell's, and {name} is not an accuracy"
+        )
     if found["ratio"] != "speedup" and found["baseline"] is None:
         raise SpecError(f"{where} ratio: is taken to a baseline: give one too, such as baseline = {{ method = … }}")
     at = found[points[0]] if points else None

@@ -20,7 +20,7 @@ from fedquilt.experiment.page.hyper_parameters import figure_of_hyper_parameters
 from fedquilt.experiment.page.model_figures import model_figures
 from fedquilt.experiment.page.part import Detail, Part, RunGroup, detail_of, machine, run_figures
 from fedquilt.experiment.page.skewness import Reached, figure_of_skew
-from fedquilt.experiment.page.source import Reader, Seen
+from fedquilt.experiment.page.source import Reader, ReadRun
 from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.results.cells import Cell, cells_from
 from fedquilt.experiment.results.figures import FigureData
@@ -39,7 +39,7 @@ class Study:
     folder: Path
     outcomes: tuple[Outcome, ...]
     cells: tuple[Cell, ...]
-    runs: dict[str, Seen]
+    runs: dict[str, ReadRun]
     figures: tuple[FigureData, ...]
 
 

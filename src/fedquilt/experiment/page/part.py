@@ -11,12 +11,12 @@ from typing import Any
 from fedquilt.base.text import counted, percent
 from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.holdings import Holdings
+from fedquilt.experiment.page.client_accuracies import figure_of_client_accuracies
 from fedquilt.experiment.page.clients import figure_of_clients
 from fedquilt.experiment.page.cost import figure_of_cost
 from fedquilt.experiment.page.curves import Line, drawable, figure_of_curves
-from fedquilt.experiment.page.fares import figure_of_fares
 from fedquilt.experiment.page.figure import Figure
-from fedquilt.experiment.page.source import Seen
+from fedquilt.experiment.page.source import ReadRun
 from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.results.table import ResultTable
 
@@ -55,7 +55,7 @@ class RunGroup:
     """Runs that are repeats of each other, under one name."""
 
     name: str
-    runs: tuple[Seen, ...]
+    runs: tuple[ReadRun, ...]
 
     @property
     def found(self) -> list[Contents]:
@@ -64,16 +64,19 @@ class RunGroup:
 
 
 def run_figures(groups: Sequence[RunGroup], target: float | None = None) -> list[Figure]:
-    """Draw all that the runs allow: curves, who holds what, how clients fare, what it cost."""
+    """Draw all that the runs allow: curves, who holds what, accuracies client by client, what it cost."""
     lines = [Line(group.name, tuple(found.history for found in group.found)) for group in groups if group.found]
     figures = [figure_of_curves(lines, target)]
     populations = populations_of(groups)
     if populations:
         figures.append(figure_of_clients(populations))
-    fares = {group.name: [fare for found in group.found for fare in found.fares or ()] for group in groups}
-    fares = {name: each for name, each in fares.items() if each}
-    if fares:
-        figures.append(figure_of_fares(fares))
+    client_accuracies = {
+        group.name: [accuracy for found in group.found for accuracy in found.client_accuracies or ()]
+        for group in groups
+    }
+    client_accuracies = {name: each for name, each in client_accuracies.items() if each}
+    if client_accuracies:
+        figures.append(figure_of_client_accuracies(client_accuracies))
     costs = {group.name: [cost for found in group.found if (cost := _cost(found))] for group in groups}
     costs = {name: each for name, each in costs.items() if each}
     if costs:
@@ -118,7 +121,7 @@ def _cost(found: Contents) -> dict[str, float]:
     return {kind: float(value) for kind, value in (spent | {"steps": steps}).items() if value and drawable(value)}
 
 
-def detail_of(name: str, run: Seen, command: str | None = None) -> Detail:
+def detail_of(name: str, run: ReadRun, command: str | None = None) -> Detail:
     """Say how a run was made."""
     if run.found is None or run.about is None:
         return Detail(name, {"problem": run.problem or ""}, command or "", "")
@@ -138,7 +141,7 @@ def detail_of(name: str, run: Seen, command: str | None = None) -> Detail:
     return Detail(name, facts, command or command_of(run), spec_text(run.path))
 
 
-def command_of(run: Seen) -> str:
+def command_of(run: ReadRun) -> str:
     """Return the command that makes a run again."""
     if run.found is not None and "python" in run.found.tables:
         return "fedquilt.train(…) from Python: its model and data are not in the run folder"

@@ -10,7 +10,7 @@ from fedquilt.base.text import counted, figure, percent
 from fedquilt.experiment.contents import Contents
 from fedquilt.experiment.page.part import Part, RunGroup, detail_of, run_figures
 from fedquilt.experiment.page.skewness import Reached, figure_of_skew
-from fedquilt.experiment.page.source import Seen, labels_of
+from fedquilt.experiment.page.source import ReadRun, labels_of
 from fedquilt.experiment.page.table import TextTable
 
 HEADER = (
@@ -22,7 +22,7 @@ HEADER = (
     "last accuracy",
     "mean of last 10",
     "best accuracy",
-    "own data",
+    "per client",
     "rounds to target",
     "MB sent",
     "last loss",
@@ -30,7 +30,7 @@ HEADER = (
 )
 
 
-def part_of_runs(runs: Sequence[Seen], target: float | None) -> tuple[Part, float | None]:
+def part_of_runs(runs: Sequence[ReadRun], target: float | None) -> tuple[Part, float | None]:
     """Compare runs; `target` is an accuracy, or 95% of the best that any of the runs reached."""
     names = labels_of([run.path for run in runs])
     known = [run.found for run in runs if run.found is not None]
@@ -64,7 +64,7 @@ def method_of(spec: dict[str, Any]) -> str:
     return " + ".join(str(table.get("name", "own")) for table in tables)
 
 
-def _row(name: str, run: Seen, goal: float | None) -> tuple[str, ...]:
+def _row(name: str, run: ReadRun, goal: float | None) -> tuple[str, ...]:
     if run.found is None or run.about is None:
         return (name, *("–",) * 3, "cannot be read", *("–",) * (len(HEADER) - 5))
     found, about = run.found, run.about
@@ -102,7 +102,7 @@ def _partition(table: dict[str, object]) -> str:
     return " ".join([str(table.get("name", "own")), *details])
 
 
-def _lead(names: Sequence[str], runs: Sequence[Seen]) -> str:
+def _lead(names: Sequence[str], runs: Sequence[ReadRun]) -> str:
     """Say in a sentence what came out."""
     states = [run.about["state"] if run.about else "unreadable" for run in runs]
     ended = sum(state in ("finished", "diverged") for state in states)

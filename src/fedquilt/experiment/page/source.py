@@ -11,10 +11,10 @@ from fedquilt.base.errors import RunError
 from fedquilt.experiment.contents import (
     ASIDE,
     CHECKPOINTS,
+    CLIENT_ACCURACIES,
     ENVIRONMENT,
     ERROR,
     EXPERIMENT,
-    FARES,
     METRICS,
     POPULATION,
     SPEC,
@@ -27,7 +27,7 @@ from fedquilt.experiment.results.figures import FigureData, figures_of
 from fedquilt.experiment.results.outcome import Outcome, outcome_of
 from fedquilt.experiment.summary import summarise
 
-READ = (SPEC, METRICS, FARES, POPULATION, ENVIRONMENT, ERROR, CHECKPOINTS)
+READ = (SPEC, METRICS, CLIENT_ACCURACIES, POPULATION, ENVIRONMENT, ERROR, CHECKPOINTS)
 """Files whose change makes it necessary to read a run again."""
 
 DEEP = 3
@@ -35,7 +35,7 @@ DEEP = 3
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReadRun:
     """A run that was read: what its folder holds, and what that says; or why it could not be read."""
 
     path: Path
@@ -49,11 +49,11 @@ class Reader:
 
     def __init__(self) -> None:
         """Begin with nothing read."""
-        self._runs: dict[Path, tuple[object, Seen]] = {}
+        self._runs: dict[Path, tuple[object, ReadRun]] = {}
         self._outcomes: dict[Path, tuple[object, Outcome]] = {}
         self._figures: dict[Path, tuple[object, tuple[FigureData, ...]]] = {}
 
-    def run(self, path: Path) -> Seen:
+    def run(self, path: Path) -> ReadRun:
         """Read a run folder; what is wrong with one that cannot be read is in its `problem`."""
         folder = RunFolder(path)
         key = _key(folder)
@@ -82,12 +82,12 @@ def _key(folder: RunFolder) -> tuple[object, ...]:
     return (folder.running(), *(_stamp(folder.path / name) for name in READ))
 
 
-def _read(folder: RunFolder) -> Seen:
+def _read(folder: RunFolder) -> ReadRun:
     try:
         found = folder.read()
     except RunError as error:
-        return Seen(folder.path, problem=str(error))
-    return Seen(folder.path, found, summarise(folder, found))
+        return ReadRun(folder.path, problem=str(error))
+    return ReadRun(folder.path, found, summarise(folder, found))
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -19,13 +19,13 @@ ADDRESS = "127.0.0.1"
 NAMES = (ADDRESS, "localhost")
 """Names under which the server answers: another one in a request is another site's page that reaches for it."""
 
-Gather = Callable[[Sequence[Path], Reader], list[Part]]
+Gatherer = Callable[[Sequence[Path], Reader], list[Part]]
 
 
 class Watch:
     """A server of one page; `serve` runs until it is interrupted or `close` is called from another thread."""
 
-    def __init__(self, paths: Sequence[Path], gather: Gather, port: int = 0) -> None:
+    def __init__(self, paths: Sequence[Path], gather: Gatherer, port: int = 0) -> None:
         """Listen on a port of this machine, any free one if it is 0; `gather` reads what is shown."""
         self._paths, self._gather = list(paths), gather
         self._reader = Reader()

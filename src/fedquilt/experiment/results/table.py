@@ -15,7 +15,7 @@ from fedquilt.experiment.design.scale import FULL
 from fedquilt.experiment.design.tuning import Tuning
 from fedquilt.experiment.results.cells import Cell
 from fedquilt.experiment.results.csv_table import records_of, to_csv
-from fedquilt.experiment.results.written import unit_of
+from fedquilt.experiment.results.written import published, unit_of
 
 AT_EDGE = "The best value is at the edge of those tried"
 
@@ -157,6 +157,13 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
     if experiment.source is not None:
         compared = any(cell.published is not None for cell in cells)
         notes.append(f"{'Published' if compared else 'After'}: {experiment.source}.")
+    further = [
+        f"{', '.join(cell.key)}: {published(each, cell.metric)} in {each.source}"
+        for cell in cells
+        for each in cell.also_published
+    ]
+    if further:
+        notes.append(f"Also published: {'; '.join(further)}.")
     if experiment.scale not in (None, FULL):
         notes.append(f"Ours at the scale {experiment.scale}.")
     if experiment.tuning is not None and (names := experiment.blueprint.tuned_keys()):

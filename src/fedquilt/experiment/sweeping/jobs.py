@@ -55,10 +55,10 @@ def jobs_for(specs: Sequence[Spec], asked: int | None = None) -> Jobs:
 
     >>> jobs_for([], asked=0)
     Traceback (most recent call last):
-    fedquilt.base.errors.SpecError: --jobs 0: at least one trial runs at a time
+    fedquilt.base.errors.SpecError: --jobs 0: must be 1 or more
     """
     if asked is not None and asked < 1:
-        raise SpecError(f"--jobs {asked}: at least one trial runs at a time")
+        raise SpecError(f"--jobs {asked}: must be 1 or more")
     asks = [spec.parts["engine"].arguments for spec in specs]
     each = max((engine.get("workers") or 1 for engine in asks), default=1)
     on_device = any(engine.get("device", "cpu") != "cpu" for engine in asks)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from fedquilt.base import interrupts
 from fedquilt.base.errors import WorkerError
 from fedquilt.experiment.sweeping.executors import Ended, Order, TrialEvent, read_event
-from fedquilt.experiment.sweeping.nursery import SAVING, command
+from fedquilt.experiment.sweeping.launcher import SAVING, command
 
 LOOK = 1.0
 """Seconds between looks at whether the process that trials come from is still there."""
@@ -31,10 +31,10 @@ class LocalExecutor:
 
     def _open(self) -> None:
         self._starts += 1
-        self._nursery = subprocess.Popen(command("main"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-        assert self._nursery.stdin is not None
-        assert self._nursery.stdout is not None
-        self._orders, self._told = self._nursery.stdin, self._nursery.stdout
+        self._launcher = subprocess.Popen(command("main"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert self._launcher.stdin is not None
+        assert self._launcher.stdout is not None
+        self._orders, self._told = self._launcher.stdin, self._launcher.stdout
         self._buffered = b""
 
     def start(self, order: Order) -> None:
@@ -61,7 +61,7 @@ class LocalExecutor:
         with interrupts.allowed():
             ready, _, _ = select.select([self._told], [], [], min(seconds, LOOK))
         if not ready:
-            return [] if self._nursery.poll() is None else self._lost()
+            return [] if self._launcher.poll() is None else self._lost()
         read = os.read(self._told.fileno(), 2**20)
         if not read:
             return self._lost()
@@ -94,12 +94,12 @@ class LocalExecutor:
         self._close()
 
     def _close(self) -> None:
-        if not self._running and self._nursery.poll() is None:
-            self._nursery.kill()  # nothing is to be saved, and it may still be importing
+        if not self._running and self._launcher.poll() is None:
+            self._launcher.kill()  # nothing is to be saved, and it may still be importing
         self._orders.close()
         self._told.close()  # whoever still writes notices that nobody reads
         try:
-            self._nursery.wait(2 * SAVING + 1)
+            self._launcher.wait(2 * SAVING + 1)
         except subprocess.TimeoutExpired:
-            self._nursery.kill()
-            self._nursery.wait()
+            self._launcher.kill()
+            self._launcher.wait()

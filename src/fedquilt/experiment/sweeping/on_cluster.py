@@ -20,7 +20,7 @@ from fedquilt.experiment.sweeping.executors import Ended, Order, TrialEvent
 from fedquilt.experiment.sweeping.local import LOOK, LocalExecutor
 
 
-class Host:
+class TrialHost:
     """An actor that runs trials on its node, one at a time, in processes of their own."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Host:
         """Start a trial."""
         self._here.start(order)
 
-    def told(self) -> Sequence[TrialEvent]:
+    def events(self) -> Sequence[TrialEvent]:
         """Wait a little for the trial to tell something."""
         return self._here.wait(LOOK)
 
@@ -42,7 +42,7 @@ class Host:
 
 @dataclass(eq=False)
 class _Busy:
-    """A host with a trial, and what it is asked for: `told`, again and again."""
+    """A host with a trial, and what it is asked for: `events`, again and again."""
 
     host: Any
     asked: Any
@@ -56,7 +56,7 @@ class ClusterExecutor:
         self._ray = cluster.ray
         _require_shared(cluster, folder)
         options = {"num_cpus": cpus, "max_restarts": 0, "max_task_retries": 0}
-        self._class = self._ray.remote(Host).options(**options)
+        self._class = self._ray.remote(TrialHost).options(**options)
         self.hosts = 0  # that were started
         self._free: list[Any] = []
         self._busy: dict[int, _Busy] = {}
@@ -69,7 +69,7 @@ class ClusterExecutor:
             self.hosts += 1
         host = self._free.pop()
         host.start.remote(replace(order, folder=str(Path(order.folder).absolute()), home=home))
-        self._busy[order.number] = _Busy(host, host.told.remote())
+        self._busy[order.number] = _Busy(host, host.events.remote())
 
     def stop(self, number: int, at_once: bool = False) -> None:
         """Pass it on."""
@@ -85,16 +85,16 @@ class ClusterExecutor:
         for each in ready:
             number, busy = asked[each], self._busy[asked[each]]
             try:
-                told = list(self._ray.get(each))
+                newest = list(self._ray.get(each))
             except self._ray.exceptions.RayError:
                 del self._busy[number]
                 events.append(Ended(number, "interrupted"))
                 continue
-            events += told
-            if any(isinstance(event, Ended) for event in told):
+            events += newest
+            if any(isinstance(event, Ended) for event in newest):
                 self._free.append(self._busy.pop(number).host)
             else:
-                busy.asked = busy.host.told.remote()
+                busy.asked = busy.host.events.remote()
         return events
 
     def close(self) -> None:

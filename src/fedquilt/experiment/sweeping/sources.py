@@ -27,7 +27,7 @@ class Source(Protocol):
         """A trial has ended, or was found finished."""
 
 
-class Listed:
+class ListedTrials:
     """The trials that an experiment lists and, after cross-validation, those with the values that the folds choose."""
 
     def __init__(self, experiment: Experiment, folder: Path) -> None:
@@ -61,7 +61,7 @@ def source_of(experiment: Experiment, folder: Path) -> Source:
     """Return where the trials of an experiment come from."""
     search = experiment.blueprint.search
     if search is None:
-        return Listed(experiment, folder)
+        return ListedTrials(experiment, folder)
     from fedquilt.experiment.sweeping.search import Searched
 
     return Searched(experiment, search, folder)

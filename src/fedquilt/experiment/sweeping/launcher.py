@@ -30,7 +30,7 @@ FORKS = sys.platform == "linux"
 SAVING = 20.0
 """Seconds that trials have to save and end once the sweep is gone."""
 
-START = "import sys; sys.path[:] = {path!r}; from fedquilt.experiment.sweeping.nursery import {main}; {main}()"
+START = "import sys; sys.path[:] = {path!r}; from fedquilt.experiment.sweeping.launcher import {main}; {main}()"
 
 
 def command(main: str) -> list[str]:
@@ -46,7 +46,7 @@ def main() -> None:
         signal.signal(each, signal.SIG_IGN)
     if FORKS:
         import_module(IMPORTED)
-    _Nursery(FORKS, heeded | {signal.SIGTERM}).run()
+    _Launcher(FORKS, heeded | {signal.SIGTERM}).run()
 
 
 def alone() -> None:
@@ -58,7 +58,7 @@ def alone() -> None:
     perform(decoded(sys.stdin.buffer.readline()), os.dup(1))
 
 
-class _Nursery:
+class _Launcher:
     def __init__(self, fork: bool, heeded: set[signal.Signals]) -> None:
         self._fork, self._heeded = fork, heeded
         self._children: dict[int, int] = {}  # process ids by the numbers of trials

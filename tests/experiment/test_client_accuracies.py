@@ -1,4 +1,4 @@
-"""How clients fare on their own test examples: in the metrics, in a file, and in a picture."""
+"""Accuracies of clients on their own test examples: in the metrics, in a file, and in a picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import fedquilt
-from fedquilt.experiment.client_fares import read_accuracies
+from fedquilt.experiment.records import read_client_accuracies
+from fedquilt.experiment.sealed import DamagedError, sealed_json
 from fedquilt.round.measures import QUANTILES
 
 SPEC: dict[str, Any] = {
@@ -42,14 +43,14 @@ def test_every_clients_accuracy_is_that_of_the_model(ended: fedquilt.Run) -> Non
     assert about["right"] == [int(right[held.test.client(k)].sum()) for k in tested]
     assert about["predictions"] == [int(held.test.sizes[k]) for k in tested]
     accuracies = [r / n for r, n in zip(about["right"], about["predictions"], strict=True)]
-    assert read_accuracies(ended.folder) == accuracies
+    assert read_client_accuracies((ended.folder / "clients.json").read_bytes()) == accuracies
     record = ended.result.history.records[-1]
     assert record["per_client_accuracy_quantiles"] == pytest.approx(np.quantile(accuracies, QUANTILES), abs=1e-6)
     assert record["per_client_accuracy_quantiles"][0] == pytest.approx(min(accuracies), abs=1e-6)
 
 
 @pytest.mark.parametrize("personal", [{}, {"name": "ditto"}, {"name": "fine_tuned"}])
-def test_many_clients_fare_the_same_in_worker_processes(tmp_path: Path, personal: dict[str, str]) -> None:
+def test_many_clients_have_the_same_accuracies_in_worker_processes(tmp_path: Path, personal: dict[str, str]) -> None:
     """Without a model of their own, 12 or 13 of 200 clients are in a task of one of two workers."""
     changed = SPEC | {"run": {"rounds": 1}, "partition": SPEC["partition"] | {"clients": 200, "alpha": 100.0}}
     changed |= {"wrap": [personal]} if personal else {}
@@ -77,12 +78,14 @@ def test_figures_in_the_report(ended: fedquilt.Run, tmp_path: Path) -> None:
     assert not any(figure.name == "own-data" for figure in one.parts[0].figures)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"right": [1], "predictions": [1, 2]}', '{"right": ["a"], "predictions": [1]}']
-)
-def test_a_damaged_file_is_as_none(text: str, tmp_path: Path) -> None:
-    (tmp_path / "clients.json").write_text(text)
-    assert read_accuracies(tmp_path) is None
+@pytest.mark.parametrize("right", [[1], ["a", 1]])
+def test_values_that_are_not_one_for_every_client_are_damage(right: list[Any]) -> None:
+    whole = {"round": 1, "clients": [0, 3], "right": [1, 2], "predictions": [2, 2]}
+    assert read_client_accuracies(sealed_json(whole).encode()) == [0.5, 1.0]
+    with pytest.raises(DamagedError):
+        read_client_accuracies(sealed_json(whole | {"right": right}).encode())
+    with pytest.raises(DamagedError):
+        read_client_accuracies(b"{}")
 
 
 def test_a_run_keeps_its_partition(ended: fedquilt.Run, tmp_path: Path) -> None:

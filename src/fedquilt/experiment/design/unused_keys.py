@@ -13,7 +13,7 @@ from fedquilt.experiment.tables import ARRAYS, GIVEN, REGISTRIES
 from fedquilt.experiment.toml import Table
 
 
-def require_taken(blueprint: Blueprint) -> None:
+def refuse_unused_keys(blueprint: Blueprint) -> None:
     """Refuse keys that would have no effect anywhere, or not where the table says so."""
     cells = {cell: blueprint.plain(cell) for cell in blueprint.cells()}
     every = list(cells.values())

@@ -1,8 +1,8 @@
-"""What clients keep from round to round stays at their site; the server holds a digest in its place.
+"""Client state stays at the client's site; the server holds a digest in its place.
 
 In simulation the run's state holds a control variate or a personal model for every client. Here it holds 32 bytes: the
-SHA-256 of what the site has written down. The server sends them back with the client's next task, so that a run that goes
-on from an earlier round, after a crash, goes on with what the client had then.
+SHA-256 of what the site has stored. The server sends them back with the client's next task, so that a run that is resumed
+from an earlier round, after a crash, continues with the state that the client had then.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ KEPT = "kept at the site"
 
 SIZE = 32
 VERSIONS = 50
-"""Of what a client keeps, so many versions are kept at its site: as many rounds can be gone back."""
+"""How many versions of a client's state its site stores: a run can be resumed from as many rounds back."""
 
 
 class Shelf(Protocol):
-    """Where a site keeps what its clients keep."""
+    """Where a site stores the state of its clients."""
 
     def read(self, digest: str) -> bytes | None:
         """Return what has this digest, if it is there."""
@@ -40,7 +40,7 @@ class Shelf(Protocol):
 
 
 @dataclass
-class InMemory:
+class MemoryShelf:
     """A shelf that goes with the process."""
 
     held: dict[str, bytes] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class InMemory:
 
 
 @dataclass(frozen=True)
-class InFolder:
+class FolderShelf:
     """A shelf in a folder, which nobody else can read; the newest versions are kept."""
 
     path: Path
@@ -82,11 +82,11 @@ class InFolder:
 
 
 def put_down(state: State | None, shelf: Shelf) -> State | None:
-    """Keep what a client keeps, and return what the server is told of it.
+    """Store a client's state, and return what the server holds in its place.
 
-    >>> shelf = InMemory()
-    >>> told = put_down({"momentum": torch.ones(2)}, shelf)
-    >>> told[KEPT].shape, pick_up(told, shelf)
+    >>> shelf = MemoryShelf()
+    >>> held = put_down({"momentum": torch.ones(2)}, shelf)
+    >>> held[KEPT].shape, pick_up(held, shelf)
     (torch.Size([32]), {'momentum': tensor([1., 1.])})
     """
     if not state:
@@ -97,13 +97,13 @@ def put_down(state: State | None, shelf: Shelf) -> State | None:
     return {KEPT: torch.frombuffer(bytearray(digest), dtype=torch.uint8)}
 
 
-def pick_up(told: State | None, shelf: Shelf) -> State | None:
-    """Return what a client keeps, from what the server was told of it."""
-    if not told:
+def pick_up(held: State | None, shelf: Shelf) -> State | None:
+    """Return a client's state, from what the server holds in its place."""
+    if not held:
         return None
-    digest = told.get(KEPT)
+    digest = held.get(KEPT)
     if (
-        told.keys() != {KEPT}
+        held.keys() != {KEPT}
         or not isinstance(digest, Tensor)
         or digest.shape != (SIZE,)
         or digest.dtype != torch.uint8
@@ -111,16 +111,18 @@ def pick_up(told: State | None, shelf: Shelf) -> State | None:
         raise MissingError("was sent a client state of another form")
     content = shelf.read(bytes(digest.tolist()).hex())
     if content is None:
-        raise MissingError("does not have what the client kept from its last round; its folder of states was changed")
+        raise MissingError(
+            "does not have the client's state from its last round; the folder that stores it was changed"
+        )
     return from_bytes(content)
 
 
 class MissingError(FedquiltError):
-    """What a client keeps is not at its site."""
+    """A client's state is not at its site."""
 
 
-def require_kept_apart(algorithm: Algorithm) -> None:
-    """Refuse a method whose server works on what clients keep, or that sends nothing and yet trains clients' models."""
+def require_state_at_sites(algorithm: Algorithm) -> None:
+    """Refuse a method whose server works on client state, or that sends nothing and yet trains clients' models."""
     if not algorithm.course.sends:
         raise FedquiltError(
             f"{algorithm.name} sends nothing, and is there to compare with: its clients would send their models here. "
@@ -131,6 +133,6 @@ def require_kept_apart(algorithm: Algorithm) -> None:
     for exchange in algorithm.exchanges:
         if exchange.remembers and exchange.regroup is not None:
             raise FedquiltError(
-                f"{algorithm.name} makes new groups of clients, for which {exchange.name} asks what each of them keeps: "
+                f"{algorithm.name} makes new groups of clients, for which {exchange.name} needs their client state: "
                 "in a real federation that stays at the sites. Use one of the two"
             )

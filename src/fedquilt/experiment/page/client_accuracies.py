@@ -1,4 +1,4 @@
-"""How clients fare: the distribution of their accuracies on their own test examples, one row a curve."""
+"""Accuracy client by client: the distribution over clients on their own test examples, one row a curve."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedquilt.experiment.page.figure import WIDTH, Figure, styled
 BINS = 20
 
 
-def figure_of_fares(lines: Mapping[str, Sequence[float]]) -> Figure:
+def figure_of_client_accuracies(lines: Mapping[str, Sequence[float]]) -> Figure:
     """Draw the accuracies of clients, those of all repeats of a curve together."""
     caption = (
         "Clients by their accuracy on their own test examples after the last round. "
@@ -22,7 +22,7 @@ def figure_of_fares(lines: Mapping[str, Sequence[float]]) -> Figure:
 
 
 def worst_tenth(accuracies: Sequence[float]) -> float:
-    """Return the mean accuracy of the tenth of clients that fare worst, of one client at least.
+    """Return the mean accuracy of the worst tenth of clients, of one client at least.
 
     >>> worst_tenth([0.5] + [1.0] * 9), worst_tenth([0.75])
     (0.5, 0.75)

@@ -1,19 +1,17 @@
-"""How every client fares on its own test examples, after the last evaluation of a run."""
+"""The accuracy of every client on its own test examples, after the last evaluation of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from fedquilt.experiment.checkpoint import write_whole
-from fedquilt.experiment.contents import FARES
+from fedquilt.experiment.contents import CLIENT_ACCURACIES
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.records import read_fares
-from fedquilt.experiment.sealed import DamagedError, sealed_json
+from fedquilt.experiment.sealed import sealed_json
 from fedquilt.round.evaluation import Counted
 
 
-class ClientFares:
+class ClientAccuracies:
     """Keeps the newest evaluation of clients, to be written when the run ends."""
 
     def __init__(self) -> None:
@@ -35,12 +33,4 @@ class ClientFares:
             "right": [part.right for part in counted],
             "predictions": [part.predictions for part in counted],
         }
-        write_whole(folder.path / FARES, sealed_json(about).encode())
-
-
-def read_accuracies(path: Path) -> list[float] | None:
-    """Return the clients' accuracies of a run folder, or nothing where there are none or they are damaged."""
-    try:
-        return read_fares((path / FARES).read_bytes())
-    except (OSError, DamagedError):
-        return None
+        write_whole(folder.path / CLIENT_ACCURACIES, sealed_json(about).encode())
