@@ -249,9 +249,9 @@ def test_what_is_no_stack():
             return super().forward(x) * 2
 
     patched = nn.Sequential(nn.Linear(2, 2))
-    patched[0].forward = lambda x: 2 * x  # type: ignore[method-assign]
+    patched[0].forward = lambda x: 2 * x
     whole = nn.Sequential(nn.Linear(2, 2))
-    whole.forward = lambda x: 2 * x  # type: ignore[method-assign]
+    whole.forward = lambda x: 2 * x
     buffered = nn.Sequential(nn.Linear(2, 2))
     buffered.register_buffer("seen", torch.zeros(1))
     none = [buffered, patched, whole]

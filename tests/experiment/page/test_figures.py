@@ -26,7 +26,7 @@ from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.heat_map import Square, figure_of_heat_maps, heat_map
 from fedquilt.experiment.page.palette import class_colours, line_look
 from fedquilt.experiment.page.part import RunGroup, populations_of
-from fedquilt.experiment.page.source import Seen
+from fedquilt.experiment.page.source import ReadRun
 from fedquilt.experiment.sealed import DamagedError, sealed_json
 from fedquilt.partition.partition import Partition
 
@@ -238,6 +238,6 @@ def test_populations_are_named_for_what_they_differ_in(key: str, label: str) -> 
         tables: dict[str, Any] = {"run": {"seed": 1}, "partition": {"name": "dirichlet", "alpha": 5.0, "seed": 0}}
         tables[table][name] = float(number) if name == "alpha" else number
         found = Contents(tables, True, History([]), (), (), None, (), None, each, None, None, ())
-        runs.append(Seen(Path(str(number)), found))
+        runs.append(ReadRun(Path(str(number)), found))
     groups = [RunGroup("FedAvg", tuple(runs)), RunGroup("FedProx", tuple(runs))]
     assert populations_of(groups) == {label.format(number): each for number, each in enumerate(held, 1)}

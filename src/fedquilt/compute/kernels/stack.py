@@ -122,7 +122,7 @@ def stack_of(module: nn.Module) -> Stack | None:
     found = _declared(module) if "as_stack" in vars(type(module)) else _read(module)
     if found is None or any(True for _ in module.buffers()):
         return None
-    if _has_any_global_hook() or any(_changed(part) for part in module.modules()):
+    if _has_any_global_hook() or any(_changed(part) for part in module.modules()):  # type: ignore[no-untyped-call]
         return None
     named = {name for layer in found.layers for name in (layer.weight, layer.bias) if name is not None}
     trained = {name for name, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
