@@ -15,12 +15,13 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+# Not this folder itself: it has a file of the name of Ray's package.
+sys.path[0] = str(Path(__file__).parents[1] / "tests")
 
-from fuzzing.mutations import mutation
-from fuzzing.trials import Outcome, outcomes
+from fuzzing.mutations import mutation  # noqa: E402
+from fuzzing.trials import Outcome, outcomes  # noqa: E402
 
-from fedquilt.base.text import visible
+from fedquilt.base.text import visible  # noqa: E402
 
 
 def main() -> None:

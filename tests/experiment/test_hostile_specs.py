@@ -96,6 +96,12 @@ def test_many_synthetic_clients_are_refused_before_any_is_drawn() -> None:
     assert time.perf_counter() - begun < 5
 
 
+def test_scores_of_many_synthetic_classes_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDQUILT_MEMORY", "1GB")
+    with pytest.raises(DataError, match="examples of a client, with 5 features and 1,000,000 classes would take"):
+        fedquilt.synthetic(clients=5, minimum=100, features=5, classes=10**6)
+
+
 @pytest.mark.parametrize("stages", [[[float("inf"), 0.1]], [[1.5, 0.1]], [["1", "2"]], [[True, 0.1]], 3, {}, [[1]]])
 def test_stages_are_pairs_of_a_round_and_a_number(stages: object) -> None:
     assert "is not a schedule: stages must be pairs [first round, value]" in refusal(

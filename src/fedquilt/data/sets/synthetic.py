@@ -64,6 +64,11 @@ def synthetic(
     tested = np.ceil(trained * test_fraction / (1 - test_fraction)).astype(np.int64)
     sizes = trained + tested
     require_memory(f"synthetic: {int(sizes.sum()):,} examples", int(sizes.sum()) * features * 4)
+    largest = int(sizes.max())
+    require_memory(
+        f"synthetic: {largest:,} examples of a client, with {features:,} features and {classes:,} classes",
+        largest * (2 * features + classes) * 8,
+    )
     x = np.empty((int(sizes.sum()), features), dtype=np.float32)
     y = np.empty(len(x), dtype=np.int64)
     ends = np.cumsum(sizes)
