@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import sys
 import tempfile
 import time
 import traceback
@@ -100,6 +101,7 @@ def _ended(process: Any) -> None:
 def _work(connection: Connection, stack: Path) -> None:
     import torch._dynamo  # noqa: F401  # by itself, vmap imports it, which takes seconds: once for all trials
 
+    sys.modules["ray"] = None  # type: ignore[assignment]  # a cluster takes a minute to fail to start with little memory
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     size = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
