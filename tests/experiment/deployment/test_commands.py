@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from fedquilt.base.errors import RunError
-from fedquilt.experiment.deployment import commands, guard, submission
+from fedquilt.experiment.deployment import commands, guard
 from fedquilt.experiment.deployment.folder import SITE, VARIABLE, DeploymentFolder
 from fedquilt.experiment.deployment.server import start_server
 from fedquilt.experiment.deployment.submission import progress
@@ -158,7 +159,7 @@ def test_an_interruption_ends_the_server_app(clinics: DeploymentFolder, monkeypa
 
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(submission.time, "sleep", interrupted)
+            patch.setattr(time, "sleep", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 next(events)
         assert app.wait(10) == -signal.SIGTERM
