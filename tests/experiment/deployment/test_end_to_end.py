@@ -84,7 +84,7 @@ def test_deploy_local_gives_the_digest_of_the_simulation(tmp_path: Path) -> None
     out = str(folder.run("federation"))
     assert "finished" in command("show", out)
     command("report", out, "--out", str(tmp_path / "report"))
-    command("export", out, "--out", str(tmp_path / "model.safetensors"))
+    command("export", out, str(tmp_path / "model.safetensors"))
 
 
 def command(*words: str) -> str:
