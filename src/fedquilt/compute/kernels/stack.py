@@ -98,7 +98,7 @@ def stack_of(module: nn.Module) -> Stack | None:
     True
     """
     found = _declared(module) if "as_stack" in vars(type(module)) else _read(module)
-    if found is None or any(_hooked(part) for part in module.modules()) or any(True for _ in module.buffers()):
+    if found is None or any(hooked(part) for part in module.modules()) or any(True for _ in module.buffers()):
         return None
     named = {name for layer in found.layers for name in (layer.weight, layer.bias) if name is not None}
     trained = {name for name, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
@@ -133,7 +133,8 @@ def _leaves(module: nn.Module, prefix: str) -> list[tuple[str, nn.Module]]:
     return [leaf for name, part in module.named_children() for leaf in _leaves(part, f"{prefix}{name}.")]
 
 
-def _hooked(part: nn.Module) -> bool:
+def hooked(part: nn.Module) -> bool:
+    """Say whether somebody looks at what a layer is given, or returns."""
     hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
     return any(len(each) for each in hooks)
 
