@@ -138,3 +138,15 @@ def test_whole_runs_are_told_cell_by_cell(peers, tmp_path):
         "| W3 | 10 | cold | 5.0 | 4.6 (plain, 1 thread) | 0.92 | within 10% | pfl, 1 thread: more than 60 s |" in text
     )
     assert "| W3 | 10 | warm | 3.0 | 4.6 (plain, 1 thread) | 1.53 | first |" in text
+
+
+def test_a_new_folder_gets_both_tables(peers, tmp_path, monkeypatch):
+    wholes, table = peers("wholes"), peers("table")
+    monkeypatch.setattr(table, "draw", lambda *_: None)
+    monkeypatch.setattr(table, "draw_wholes", lambda *_: None)
+    wholes.keep_wholes([wholes.Whole("w3", 10, "fedquilt", "warm", 2.0, "", "", "c", "m", 0.5)], tmp_path)
+    peers("findings").keep("w1", found(row("fedquilt", 1.0)), tmp_path)
+    table.publish(tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert "| W3 | 10 | warm | 2.0 | none in time |" in text
+    assert "| W1 | fedquilt | 1 | 1.00 |" in text

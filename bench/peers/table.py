@@ -141,7 +141,8 @@ def publish(folder: Path) -> None:
     draw(results, folder / "results.png")
     draw_wholes(wholes, folder / "whole.png")
     readme = folder / "README.md"
-    text = readme.read_text() if readme.exists() else f"{BEGIN}\n{END}\n\n![Seconds a round](results.png)\n"
+    places = "\n".join([*WHOLE, "", BEGIN, END])
+    text = readme.read_text() if readme.exists() else f"{places}\n\n![Seconds a round](results.png)\n"
     readme.write_text(written(text, results, wholes))
 
 

@@ -6,8 +6,9 @@
 
 fedquilt chooses its engine itself. With a cold cache, its folder for compiled code is empty; no other program has such a
 folder, so that each is measured once for both. Programs take turns. Who takes longer than --patience times fedquilt, and
-longer than a minute, is stopped: the table says "more than". Every measurement is kept at once, in results/whole.json; the
-same command goes on from there, and measures nothing twice. --again NAME measures a program anew.
+longer than --least, is stopped: the table says "more than". Every measurement is kept at once, in results/whole.json; the
+same command goes on from there, and measures nothing twice. --again NAME measures a program anew. Tables and chart are
+written at the end, also of a run that is interrupted.
 """
 
 from __future__ import annotations
@@ -29,9 +30,6 @@ from run import FEDQUILT, HERE, PEERS, Peer, conditions, installed, launched, ti
 from table import publish
 from wholes import CACHES, COLD, LENGTHS, LONG, OURS, Whole, keep_wholes, kept_wholes
 from work import WORKLOADS, Work
-
-LEAST = 60.0
-"""Seconds that every program is waited for."""
 
 
 def measured(command: list[str], known: dict[str, str], longest: float) -> tuple[float, bool, str]:
@@ -95,7 +93,7 @@ def turn(
             if any(each.out for each in of_cell) or len(of_cell) > turn_:
                 ours = max(ours, *(each.seconds for each in of_cell)) if peer is FEDQUILT and of_cell else ours
                 continue
-            longest = max(LEAST, arguments.patience * ours) if peer is not FEDQUILT else 3600.0
+            longest = max(arguments.least, arguments.patience * ours) if peer is not FEDQUILT else 3600.0
             at, load = conditions(), round(os.getloadavg()[0], 1)
             with tempfile.TemporaryDirectory() as empty:
                 try:
@@ -119,6 +117,7 @@ def main() -> None:
     parser.add_argument("--lengths", default="", help="rounds, with commas; default those of each workload")
     parser.add_argument("--times", type=int, default=3, help="how often each is measured")
     parser.add_argument("--patience", type=float, default=4.0, help="times fedquilt that a program is waited for")
+    parser.add_argument("--least", type=float, default=60.0, help="seconds that every program is waited for, at least")
     parser.add_argument("--again", default="", help="programs, with commas, to measure anew")
     parser.add_argument("--envs", type=Path, default=Path("~/.cache/fedquilt/peers").expanduser())
     parser.add_argument("--out", type=Path, default=HERE, help="folder of results/ and README.md")
@@ -129,6 +128,14 @@ def main() -> None:
     pythons = installed(arguments.peers, arguments.envs)
     again = set(filter(None, arguments.again.split(",")))
     found = [each for each in kept_wholes(arguments.out) if each.program not in again]
+    try:
+        measure(found, pythons, arguments)
+    finally:
+        publish(arguments.out)
+
+
+def measure(found: list[Whole], pythons: dict, arguments: argparse.Namespace) -> None:
+    """Measure what was asked for, and is not there yet."""
     for turn_ in range(arguments.times):
         for name in arguments.workloads or LENGTHS:
             lengths = (
@@ -139,7 +146,6 @@ def main() -> None:
                 WORKLOADS[name].write()
                 for rounds in lengths:
                     turn(found, WORKLOADS[name], rounds, turn_, pythons, Path(made), arguments)
-    publish(arguments.out)
 
 
 if __name__ == "__main__":

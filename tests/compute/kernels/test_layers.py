@@ -13,7 +13,7 @@ import fedquilt
 from fedquilt.base import registry
 from fedquilt.compute.kernels import build
 from fedquilt.compute.kernels.layers import kernels_of
-from fedquilt.models import mnist_2nn, mnist_cnn
+from fedquilt.models import mnist_2nn, mnist_cnn, mobilenet_v2
 from fedquilt.models.lstm import PeepholeLSTM
 
 
@@ -30,6 +30,7 @@ from fedquilt.models.lstm import PeepholeLSTM
         (nn.MaxPool2d(2, padding=1), ()),
         (nn.MaxPool2d(2, return_indices=True), ()),
         (nn.Sequential(nn.MaxPool2d(2), nn.LSTM(2, 3)), ("lstm", "max_pool")),
+        (mobilenet_v2(classes=2, width=0.35), ("group_norm",)),
         (mnist_2nn(), ()),
     ],
 )

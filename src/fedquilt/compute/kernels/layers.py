@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 from torch import Tensor, nn
 
+from fedquilt.compute.kernels.group_norm import HIGHEST, CompiledGroupNorm, Passed
 from fedquilt.compute.kernels.lstm import CompiledLSTM
 from fedquilt.compute.kernels.max_pool import CompiledMaxPool2d, pair
+from fedquilt.compute.kernels.stack import changed
 
 
 def kernels_of(module: nn.Module) -> tuple[str, ...]:
@@ -27,7 +31,8 @@ def kernels_of(module: nn.Module) -> tuple[str, ...]:
 def with_kernels(module: nn.Module, channels_last: bool = False) -> nn.Module:
     """Return a copy of a model whose layers are computed by kernels; its parameters have the same names.
 
-    Kernels for images are for channels last; with `channels_last`, convolutions of one channel see to it.
+    Kernels for images are for channels last; with `channels_last`, convolutions of one channel see to it. That of group
+    normalisation computes the activation that follows in an `nn.Sequential`, too.
 
     >>> with_kernels(nn.Sequential(nn.LSTM(2, 3)))
     Sequential(
@@ -41,7 +46,23 @@ def with_kernels(module: nn.Module, channels_last: bool = False) -> nn.Module:
             part.__class__ = kernel
         elif channels_last and type(part) is nn.Conv2d and part.in_channels == 1:
             part.__class__ = OneChannelConv2d
+    for normalisation, activation in _followed(module):
+        normalisation.highest = HIGHEST[type(activation)]
+        activation.__class__ = Passed
     return module
+
+
+def _followed(module: nn.Module) -> list[tuple[CompiledGroupNorm, nn.Module]]:
+    """Return normalisations by the kernel and the activations that they compute, too: those that stand nowhere else."""
+    often = Counter(id(part) for _, part in module.named_modules(remove_duplicate=False))
+    sequences = [list(part) for part in module.modules() if type(part) is nn.Sequential]
+    return [
+        (one, two)
+        for parts in sequences
+        for one, two in pairwise(parts)
+        if type(one) is CompiledGroupNorm and type(two) in HIGHEST
+        if often[id(one)] == often[id(two)] == 1 and not changed(one) and not changed(two)
+    ]
 
 
 def _kernel(part: nn.Module) -> Any:
@@ -54,6 +75,9 @@ def _kernel(part: nn.Module) -> Any:
         assert isinstance(part, nn.MaxPool2d)
         plain = pair(part.padding) == (0, 0) and pair(part.dilation) == (1, 1) and not part.return_indices
         return CompiledMaxPool2d if plain else None
+    if type(part) in {nn.GroupNorm, CompiledGroupNorm}:
+        assert isinstance(part, nn.GroupNorm)
+        return CompiledGroupNorm if part.affine else None
     return vars(type(part)).get("compiled_as")  # a subclass may compute something else
 
 

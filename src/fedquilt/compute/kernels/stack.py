@@ -122,7 +122,7 @@ def stack_of(module: nn.Module) -> Stack | None:
     found = _declared(module) if "as_stack" in vars(type(module)) else _read(module)
     if found is None or any(True for _ in module.buffers()):
         return None
-    if _has_any_global_hook() or any(_changed(part) for part in module.modules()):  # type: ignore[no-untyped-call]
+    if _has_any_global_hook() or any(changed(part) for part in module.modules()):  # type: ignore[no-untyped-call]
         return None
     named = {name for layer in found.layers for name in (layer.weight, layer.bias) if name is not None}
     trained = {name for name, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
@@ -157,7 +157,7 @@ def _leaves(module: nn.Module, prefix: str) -> list[tuple[str, nn.Module]]:
     return [leaf for name, part in module.named_children() for leaf in _leaves(part, f"{prefix}{name}.")]
 
 
-def _changed(part: nn.Module) -> bool:
+def changed(part: nn.Module) -> bool:
     """Say whether a layer computes something else than its class says: it has hooks, or a `forward` of its own."""
     hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
     return "forward" in vars(part) or any(len(each) for each in hooks)
