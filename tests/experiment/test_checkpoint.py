@@ -215,6 +215,22 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again_and_keeps_its_rec
     assert (folder.path / "set_aside" / "metrics.jsonl").read_bytes() == first
 
 
+def test_a_short_run_killed_between_its_last_record_and_its_only_checkpoint_starts_again(tmp_path):
+    tables = {
+        "run": {"rounds": 2},
+        "data": {"name": "digits"},
+        "partition": {"name": "iid", "clients": 5},
+        "model": {"name": "softmax_regression"},
+        "method": {"name": "fed_avg"},
+        "engine": {"name": "inline"},
+    }
+    before = fedquilt.run(tables, out=tmp_path / "run").result.digest
+    (only,) = RunFolder(tmp_path / "run").checkpoints
+    only.unlink()
+    with pytest.warns(RuntimeWarning, match="there is no checkpoint to continue from: training starts again"):
+        assert fedquilt.resume(tmp_path / "run").result.digest == before
+
+
 @pytest.mark.parametrize("lost", [1, 3, 4])
 def test_one_damaged_record_does_not_cost_a_checkpoint(lost, finished, blobs, unbalanced, smooth):
     folder, go = finished

@@ -104,14 +104,15 @@ class Contents:
     def checkpoints_gone(self) -> bool:
         """Whether checkpoints are missing that the records show to have been written.
 
-        A run that is killed before its first checkpoint has records too, but of less time than one is written after.
+        A run that is killed before its first checkpoint has records too, of all rounds if they are short, but of less time
+        than one is written after.
         """
         records, run = self.history.records, self.tables.get("run", {})
         if self.saved is not None or self.unusable or not records:
             return False
         seconds = sum(record["seconds"] - 0.001 for record in records[:-1])
         due = run.get("checkpoint_seconds", Options.checkpoint_seconds)
-        return bool(seconds > due or records[-1]["round"] >= run.get("rounds", float("inf")))
+        return bool(seconds > due)
 
     def lost_since(self, round_: int) -> bool:
         """Say whether the record of a round after that one is lost."""

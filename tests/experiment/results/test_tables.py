@@ -144,6 +144,11 @@ def test_every_ratio_is_explained() -> None:
     assert table_of(one, cells_from(one, [])).notes[-2] == "In parentheses: how many times fewer than for method = A."
 
 
+def test_a_table_of_one_cell_says_what_is_missing() -> None:
+    experiment = load(repeat={"run.seed": [1, 2]})
+    assert table_of(experiment, cells_from(experiment, [])).notes[-1] == "Not complete: was left out with --only."
+
+
 def test_small_costs_keep_their_spread() -> None:
     experiment = load(grid={"method.batch": [10]}, repeat={"run.seed": [1, 2]}, metric={"name": "bytes"})
     spent = {1: 170_000, 2: 200_000}

@@ -179,13 +179,17 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
     if any(cell.metric.baseline for cell in cells):
         notes.append(_ratio_note(experiment))
     edges = [
-        f"{', '.join(cell.key)} ({label({key: cell.chosen[key] for key in cell.at_edge})})"
+        f"{', '.join(cell.key)} ({label({key: cell.chosen[key] for key in cell.at_edge})})".lstrip()
         for cell in cells
         if cell.at_edge
     ]
     if edges:
         notes.append(f"{AT_EDGE}: {listed(edges, 5)}. Try values beyond it.")
-    problems = [f"{', '.join(cell.key)}: {cell.problem}" for cell in cells if cell.problem is not None]
+    problems = [
+        ": ".join([*([", ".join(cell.key)] if cell.key else []), cell.problem])
+        for cell in cells
+        if cell.problem is not None
+    ]
     if problems:
         notes.append(
             f"Not complete: {'; '.join(problems[:5])}{f'; and {len(problems) - 5} more' if problems[5:] else ''}."
