@@ -284,7 +284,7 @@ WORKLOADS = {
             cohort=10,
             epochs=1,
             batch=32,
-            lr=0.05,
+            lr=0.005,
             threads=None,
             share=KINKS,
         ),
