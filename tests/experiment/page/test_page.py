@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -217,7 +218,10 @@ def test_tables_and_figures_can_be_taken_along(opened: Callable[..., Any]) -> No
     page = opened()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.locator(".copies button", has_text="LaTeX").first.click()
-    page.locator(".copies button", has_text="copied").wait_for()
+    until = time.monotonic() + 30
+    while "\\toprule" not in (copied := page.evaluate("navigator.clipboard.readText()")):
+        assert time.monotonic() < until, copied
+        page.wait_for_timeout(50)
     with page.expect_download() as saving:
         page.locator("[data-figure='1-curves'] .save button", has_text="SVG").click()
     saved = Path(saving.value.path()).read_text(encoding="utf-8")
