@@ -3,11 +3,15 @@
     python bench/ray.py                              # all; about ten minutes on two free cores
     python bench/ray.py w1 --turns 5
     python bench/ray.py traffic costs
+    python bench/ray.py w1 --turns 1 --out runs/bench  # only to try it
 
 - w1, w2, w6: CPU a round of both engines (bench/workloads.py), with two workers each, one client at a time
 - memory: what a worker of either has to itself, with W1's data
 - traffic: bytes to and from the driver a round, for cohorts of 10, 100 and 1,000 clients, with and without partial sums
 - costs: what a task, a put of a model and a fold of a sum cost the driver: the constants of docs/scaling.md
+
+What was measured goes into results/ray.json, part by part, and from there into the tables of docs/scaling.md, with what
+bench/scaling.py makes of it; with `--out`, into copies of both in a folder.
 
 Both engines take turns of some rounds in one process, because a shared machine's speed changes over time. CPU is that of
 the driver and of every process that it started, Ray's own included: the script starts itself again in a namespace of its
@@ -17,14 +21,22 @@ own (`unshare`), where there are no other processes, and no network but loopback
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import platform
+import shlex
+import shutil
 import statistics
+import subprocess
 import sys
 import time
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scaling
 import torch
 from workloads import SEED, WORKLOADS, numbers
 
@@ -41,7 +53,6 @@ from fedquilt.round.loop import rounds  # noqa: E402
 from fedquilt.round.measures import Measures  # noqa: E402
 
 LENGTHS = {"w1": 5, "w2": 1, "w6": 2}
-ALLOWED = {"w1": 1.15, "w2": 1.05, "w6": 1.25}
 COHORTS = (10, 100, 1000)
 NEVER, WORKERS, TICKS = 10**9, 2, os.sysconf("SC_CLK_TCK")
 INSIDE = "FEDQUILT_BENCH_INSIDE"
@@ -80,7 +91,7 @@ def advanced(federation: Federation, session: Any, run: Any, length: int) -> Any
     return run
 
 
-def measure(name: str, turns: int) -> None:
+def measure(name: str, turns: int) -> scaling.Found:
     """Compare both engines on a workload."""
     federation, length = federation_of(name), LENGTHS[name]
     with fedquilt.processes(workers=WORKERS).open(federation) as plain:
@@ -103,17 +114,19 @@ def measure(name: str, turns: int) -> None:
                     spent[way].append(sum(after[p] - before.get(p, 0.0) for p in counted) / length)
             same = {federation.layout.digest(run.groups[0].state.model) for run in runs.values()}
             assert len(same) == 1, "the engines differ"
+    found: scaling.Found = {"about": WORKLOADS[name].about, "turns": turns}
     for way in sessions:
-        cpu, seconds = statistics.median(spent[way][1:]), statistics.median(clock[way][1:])
-        print(f"{name}: {way:10s} {cpu:.3f} s of CPU a round, {seconds:.3f} s")
-    share = statistics.median(daemons[1:])
-    print(f"{name}: {share:.3f} s of ray's are its daemons', which use some by the second, also while nothing is to do")
-    ratio = statistics.median(b / a for a, b in zip(spent["processes"][1:], spent["ray"][1:], strict=True))
-    verdict = "within" if ratio <= ALLOWED[name] else "over"
+        found[way], seconds = statistics.median(spent[way][1:]), statistics.median(clock[way][1:])
+        print(f"{name}: {way:10s} {found[way]:.3f} s of CPU a round, {seconds:.3f} s")
+    found["daemons"] = statistics.median(daemons[1:])
+    print(f"{name}: {found['daemons']:.3f} s of ray's are its daemons', which use some by the second, also while idle")
+    found["ratio"] = statistics.median(b / a for a, b in zip(spent["processes"][1:], spent["ray"][1:], strict=True))
+    verdict = "within" if found["ratio"] <= scaling.ALLOWED[name] else "over"
     print(
-        f"{name}: ray takes {ratio:.3f}× the CPU of processes ({verdict} {ALLOWED[name]:g}; median of {turns} turns)",
+        f"{name}: ray takes {found['ratio']:.3f}× the CPU of processes ({verdict} {scaling.ALLOWED[name]:g})",
         flush=True,
     )
+    return found
 
 
 def private(process: int | str) -> int:
@@ -122,7 +135,7 @@ def private(process: int | str) -> int:
     return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
 
 
-def memory() -> None:
+def memory() -> scaling.Found:
     """Compare what workers have to themselves."""
     federation = federation_of("w1")
     with fedquilt.processes(workers=WORKERS).open(federation) as plain:
@@ -133,13 +146,15 @@ def memory() -> None:
         actors = on_ray.scheduler._transport._actors.values()
         ray_bytes = found.ray.get([actor.handle.memory.remote() for actor in actors])
         site = on_ray.scheduler._transport.traffic.site
-    for way, sizes in (("processes", plain_bytes), ("ray", ray_bytes)):
-        print(f"memory: {way:10s} {statistics.median(sizes) / 2**20:.0f} MiB a worker to itself")
-    print(f"memory: the data, {site / 2**20:.0f} MiB, lie in the object store once", flush=True)
+    each = {"processes": statistics.median(plain_bytes), "ray": statistics.median(ray_bytes), "data": site}
+    found = {what: size / 2**20 for what, size in each.items()}
+    print("memory: " + ", ".join(f"{what} {size:.0f} MiB" for what, size in found.items()), flush=True)
+    return found
 
 
-def traffic() -> None:
+def traffic() -> scaling.Found:
     """Count what goes through the driver, by the size of the cohort."""
+    found: dict[str, dict[str, tuple[float, float]]] = {}
     with cluster("local", WORKERS):
         for cohort in COHORTS:
             data = numbers(5 * max(COHORTS), 784, 10)
@@ -155,36 +170,41 @@ def traffic() -> None:
                     advanced(federation, session, run, 2)
                     out, back = (counted.out - before[0]) / 2, (counted.back - before[1]) / 2
                 what = "partial sums" if sums else "single updates"
+                found.setdefault(str(cohort), {})[what] = out, back
                 print(
-                    f"traffic: {cohort:5d} clients, {what:14s} {out / 2**20:.2f} MiB out, {back / 2**20:.2f} back a round",
-                    flush=True,
+                    f"traffic: {cohort:5d} clients, {what:14s} {out / 2**20:.2f} MiB out, {back / 2**20:.2f} back a round"
                 )
+    return {"cohorts": found}
 
 
-def costs() -> None:
+def costs() -> scaling.Found:
     """Measure what a task, a put and a fold cost the driver."""
-    with cluster("local", WORKERS) as found:
+    found: scaling.Found = {"put": {}, "take": {}, "fold": {}}
+    with cluster("local", WORKERS) as there:
         federation = federation_of("w1")
         with fedquilt.ray(workers=1).open(federation) as session:
             (actor,) = session.scheduler._transport._actors.values()
-            found.ray.get([actor.handle.__ray_ready__.remote() for _ in range(20)])
+            there.ray.get([actor.handle.__ray_ready__.remote() for _ in range(20)])
             calls, cpu, begun = 300, time.process_time(), time.perf_counter()
             for _ in range(calls):
-                found.ray.get(actor.handle.__ray_ready__.remote())
-            each, own = (time.perf_counter() - begun) / calls, (time.process_time() - cpu) / calls
-            print(f"costs: a call {1e3 * each:.2f} ms, {1e3 * own:.2f} ms of it the driver's CPU")
-        for parameters in (10_000, 200_000, 1_600_000, 10_000_000):
-            vector, total = np.zeros(parameters, dtype=np.float32), torch.ones(parameters, dtype=torch.int64)
-            put = timed(lambda vector=vector: found.ray.put(vector))
-            fold = WeightedMean(Cohort(parameters, 100.0, 10, 10))
+                there.ray.get(actor.handle.__ray_ready__.remote())
+            each, found["call"] = (time.perf_counter() - begun) / calls, (time.process_time() - cpu) / calls
+            print(f"costs: a call {1e3 * each:.2f} ms, {1e3 * found['call']:.2f} ms of it the driver's CPU")
+        for size in scaling.SIZES:
+            vector, total = np.zeros(size, dtype=np.float32), torch.ones(size, dtype=torch.int64)
+            fold = WeightedMean(Cohort(size, 100.0, 10, 10))
             part = PartialSum([0], [0], total, [1.0], [0.0], [1], [1])
-            get = found.ray.put(total.numpy())
-            take = timed(lambda get=get: np.array(found.ray.get(get)))
-            print(
-                f"costs: {parameters:10,} parameters: put {1e3 * put:.2f} ms, take over a sum {1e3 * take:.2f} ms, "
-                f"fold it {1e3 * timed(lambda fold=fold, part=part: fold.add_sum(part)):.2f} ms",
-                flush=True,
-            )
+            stored = there.ray.put(total.numpy())
+            ways = {
+                "put": lambda vector=vector: there.ray.put(vector),
+                "take": lambda stored=stored: np.array(there.ray.get(stored)),
+                "fold": lambda fold=fold, part=part: fold.add_sum(part),
+            }
+            for name, way in ways.items():
+                found[name][str(size)] = timed(way)
+            said = ", ".join(f"{name} {1e3 * found[name][str(size)]:.2f} ms" for name in ways)
+            print(f"costs: {size:10,} parameters: {said}", flush=True)
+    return found
 
 
 def timed(function: Any, times: int = 15) -> float:
@@ -197,22 +217,54 @@ def timed(function: Any, times: int = 15) -> float:
     return statistics.median(found)
 
 
+def conditions(arguments: argparse.Namespace) -> dict[str, str]:
+    """Say of which commit, when, on what and how this is measured."""
+    root = Path(__file__).resolve().parent.parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "src", "bench/*.py")
+    return {
+        "commit": (git("rev-parse", "--short=10", "HEAD") or "unknown") + (" with changes" if changed else ""),
+        "when": time.strftime("%Y-%m-%d"),
+        "command": shlex.join(["python", "bench/ray.py", *arguments.names, "--turns", str(arguments.turns)]),
+        "machine": f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, torch "
+        f"{torch.__version__}, Ray {version('ray')}, load {os.getloadavg()[0]:.1f} at the start",
+    }
+
+
+def keep(name: str, found: scaling.Found, results: Path) -> None:
+    """Write a part's figures beside those of the others."""
+    known = json.loads(results.read_text()) if results.exists() else {}
+    results.write_text(json.dumps(known | {name: found}, indent=1) + "\n")
+
+
 def main() -> None:
     """Start again inside, then measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     choices = [*LENGTHS, "memory", "traffic", "costs"]
     parser.add_argument("names", nargs="*", choices=[*choices, []])
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument(
+        "--out", type=Path, help="a folder for ray.json and scaling.md, instead of those of the project"
+    )
     arguments = parser.parse_args()
     if INSIDE not in os.environ:
         os.environ[INSIDE] = "1"
-        namespace = ["unshare", "-n", "-p", "-f", "--mount-proc", "--kill-child"]
+        namespace = ["unshare", *(["-r"] if os.geteuid() else []), "-n", "-p", "-f", "--mount-proc", "--kill-child"]
         up = ["sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, *sys.argv]
         os.execvp(namespace[0], [*namespace, *up])
+    results, page = scaling.RESULTS, scaling.PAGE
+    if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        results, page = (Path(shutil.copy(file, arguments.out)) for file in (results, page))
+    at = conditions(arguments)
+    ways = {name: partial(measure, name, arguments.turns) for name in LENGTHS}
+    ways |= {"memory": memory, "traffic": traffic, "costs": costs}
     for name in arguments.names or choices:
-        {"memory": memory, "traffic": traffic, "costs": costs}.get(
-            name, lambda name=name: measure(name, arguments.turns)
-        )()
+        keep(name, {"at": at} | ways[name](), results)
+        scaling.publish(page, results)
 
 
 if __name__ == "__main__":

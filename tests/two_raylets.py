@@ -17,6 +17,7 @@ ADDRESS = "127.0.0.1:6399"
 STORE = 200_000_000
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 SETTINGS |= {"RAY_AUTH_MODE": "disabled", "RAY_agent_register_timeout_ms": "60000"}
+SETTINGS |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1"}  # a connection to loopback sets it to 0, for its own process
 
 
 @dataclass(eq=False)
