@@ -48,8 +48,8 @@ def test_a_long_run_of_a_small_model_is_fused_and_a_short_one_is_not(blobs, unba
     federation = made(blobs, unbalanced, nn.Linear(8, 3))  # 24 steps a round
     for cached in (True, False):
         monkeypatch.setattr(build, "compiled_before", lambda name, cached=cached: cached)
-        assert chosen(auto(), federation, 416)[0].compute == "eager"
-        assert chosen(auto(), federation, 417)[0].compute == "fused"
+        assert chosen(auto(), federation, 208)[0].compute == "eager"
+        assert chosen(auto(), federation, 209)[0].compute == "fused"
 
 
 @needs_compiler

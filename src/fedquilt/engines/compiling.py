@@ -36,8 +36,8 @@ WORTH = 60.0
 BY_KERNELS = 6e-3
 """What kernels save of a step, about: measured on an LSTM for characters and small CNNs. They are compiled in seconds."""
 
-WORTH_KERNELS = 2.0
-"""Seconds that a run must save for kernels to be chosen: about what compiling them takes, once per machine.
+WORTH_KERNELS = 1.0
+"""Seconds that a run must save for kernels to be chosen. Compiling them takes two or three, but only once per machine.
 
 Whether they were compiled before does not count: the same spec would give other bits the second time.
 """
@@ -101,7 +101,7 @@ def kernels_pay(names: Sequence[str], view: Federation | Server, rounds: int) ->
     """Say whether kernels are worth their time: those for a model's layers, or the one for stacks of linear layers.
 
     They are if what the planned steps save, 6 ms each with kernels for layers and 0.2 ms with that for stacks, adds up to
-    more than 2 s.
+    more than 1 s.
     """
     saved = planned_steps(view, rounds) * (SECONDS_A_STEP if KERNEL in names else BY_KERNELS)
     return saved > WORTH_KERNELS
