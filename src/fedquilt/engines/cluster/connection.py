@@ -187,11 +187,14 @@ def _noted() -> str:
     named = os.environ.get("RAY_ADDRESS")
     if named:
         return named
-    file = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # as Ray looks for it
     try:
-        return file.read_text().strip()
+        return (Path(folder) / "ray" / "ray_current_cluster").read_text().strip()
     except OSError:
-        raise ClusterError(f"address: no Ray cluster was started on this machine; {_ADVICE}") from None
+        raise ClusterError(
+            f"address: no Ray cluster was started on this machine, or it notes its address elsewhere than in {folder}/ray: "
+            f"then write host:port, or set RAY_ADDRESS; {_ADVICE}"
+        ) from None
 
 
 def is_loopback(host: str) -> bool:
