@@ -119,7 +119,7 @@ def draw_wholes(found: list[Whole], path: Path) -> None:
         "#cbd5e1",
     ]
     scale = alt.Scale(domain=names, range=[*ours.values(), *(greys * 3)[: len(names) - 2]])
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
+    base = alt.Chart().encode(  # the data are the facets': each panel shows its own workload
         x=alt.X("rounds:Q", title="rounds", scale=alt.Scale(type="log")).axis(
             values=[3, 10, 30, 100, 1000], grid=False
         ),
@@ -129,7 +129,7 @@ def draw_wholes(found: list[Whole], path: Path) -> None:
     chart = alt.layer(base.mark_line(), base.mark_circle(size=40, opacity=1), data=alt.InlineData(values=rows))
     chart = (
         chart.properties(width=230, height=180)
-        .facet("work:N", columns=3)
+        .facet(alt.Facet("work:N", title=None), columns=3)
         .resolve_scale(x="independent", y="independent")
     )
     path.write_bytes(vl_convert.vegalite_to_png(chart.to_dict(), scale=1.5))

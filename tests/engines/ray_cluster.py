@@ -26,7 +26,7 @@ from fedquilt.algorithm.state import ClientStore
 from fedquilt.algorithm.updates import PartialSum, one_by_one
 from fedquilt.base.errors import WorkerError
 from fedquilt.engines.cluster.actors import Actors, Needs
-from fedquilt.engines.cluster.connection import ClusterError, cluster, require_free
+from fedquilt.engines.cluster.connection import ClusterError, _require_own_node, cluster, require_free
 from fedquilt.engines.cluster.facts import Facts
 from fedquilt.engines.cluster.nodes import differing, require_alike, survey
 from fedquilt.engines.execution import Execution
@@ -242,6 +242,15 @@ def test_a_cluster_of_another_version_is_refused_by_name(there):
     assert "2.0.0" in line
     assert there.ray.__version__ in line
     assert "need the same versions of Ray and Python" in line
+
+
+def test_a_machine_that_is_no_node_of_the_cluster_is_told_so(there, monkeypatch):
+    services, address = importlib.import_module("ray._private.services"), there.ray.get_runtime_context().gcs_address
+    _require_own_node(there.ray, address)
+    monkeypatch.setattr(services, "find_node_ids", set)  # no raylet runs here
+    monkeypatch.setattr("fedquilt.engines.cluster.connection.ANSWER", 1.0)
+    with pytest.raises(ClusterError, match="has no node on this machine"):
+        _require_own_node(there.ray, address)
 
 
 def test_a_run_that_gets_no_actor_ends(there, federate, monkeypatch):

@@ -86,6 +86,18 @@ def test_an_address_that_cannot_be_right_is_refused_at_once(address, words, monk
         pass
 
 
+@needs_ray
+@pytest.mark.parametrize("variable", ["RAY_TMPDIR", "TMPDIR"])
+def test_the_cluster_that_was_last_started_is_found_where_ray_notes_it(variable, monkeypatch, tmp_path):
+    for name in ("RAY_ADDRESS", "RAY_TMPDIR", "TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1\n")
+    with pytest.raises(ClusterError, match=r"there is no cluster at 127\.0\.0\.1:1 "), opening("auto"):
+        pass
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [

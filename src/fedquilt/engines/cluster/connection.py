@@ -138,6 +138,7 @@ def _joined(address: str, insecure: bool) -> Cluster:
     except OSError as error:
         raise ClusterError(f"address: there is no cluster at {where} ({error}); {_ADVICE}") from None
     _require_health(where, protected=not insecure and not is_loopback(host))
+    _require_own_node(ray, where)
     _init(ray, address=where)
     found = Cluster(address, ray)
     exposed = [each["NodeManagerAddress"] for each in found.nodes() if not is_loopback(each["NodeManagerAddress"])]
@@ -187,11 +188,14 @@ def _noted() -> str:
     named = os.environ.get("RAY_ADDRESS")
     if named:
         return named
-    file = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # as Ray looks for it
     try:
-        return file.read_text().strip()
+        return (Path(folder) / "ray" / "ray_current_cluster").read_text().strip()
     except OSError:
-        raise ClusterError(f"address: no Ray cluster was started on this machine; {_ADVICE}") from None
+        raise ClusterError(
+            f"address: no Ray cluster was started on this machine, or it notes its address elsewhere than in {folder}/ray: "
+            f"then write host:port, or set RAY_ADDRESS; {_ADVICE}"
+        ) from None
 
 
 def _has_token() -> bool:
@@ -217,6 +221,20 @@ def _require_health(where: str, protected: bool) -> None:
         raise ClusterError(f"address: what listens at {where} does not answer as a Ray cluster, or refuses this token")
     if healthy.get("without a token"):
         raise ClusterError(f"address: the cluster at {where} lets everybody in; {TOKEN}")
+
+
+def _require_own_node(ray: Any, where: str) -> None:
+    """Refuse a cluster that has no node on this machine: Ray itself would look for one for a minute, and not say so."""
+    find = getattr(importlib.import_module("ray._private.services"), "get_node_to_connect_for_driver", None)
+    if find is None:  # a version of Ray that looks for it in another way
+        return
+    try:
+        find(ray._raylet.GcsClient(address=where), timeout_seconds=int(ANSWER))
+    except RuntimeError:
+        raise ClusterError(
+            f"address: the cluster at {where} has no node on this machine: start fedquilt on one of its machines, or make "
+            f"this one a node with `ray start --address={where}`"
+        ) from None
 
 
 def _asked_for_health(where: str, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
