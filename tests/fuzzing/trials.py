@@ -31,6 +31,9 @@ PATIENCE = 10.0
 MEMORY = 3 * 2**30
 """Bytes that a trial may take besides what the program has when it starts."""
 
+AGAIN = 20
+"""Specs that are tried once more when the process that tries them has died: one of them should be to blame."""
+
 TRAINING = 0.05
 """Seconds after which training that has begun is interrupted, as by Ctrl-C: it may be meant to take days."""
 
@@ -54,25 +57,48 @@ def outcomes(seeds: Iterable[int]) -> Iterator[Outcome]:
 
 def _outcomes(seeds: Iterable[int], stack: Path) -> Iterator[Outcome]:
     process: Any = None
+    since: list[int] = []
     for seed in seeds:
         if process is None:
-            process, ours = _started(stack)
+            (process, ours), since = _started(stack), []
         begun = time.monotonic()
-        ours.send(seed)
-        if ours.poll(6 * PATIENCE):
-            try:
+        since.append(seed)
+        outcome: Outcome | None = None
+        try:
+            ours.send(seed)
+            if ours.poll(6 * PATIENCE):
                 yield ours.recv()
                 continue
-            except EOFError:
-                wrong = "the process died"
-        else:
             os.kill(process.pid, signal.SIGUSR1)
             time.sleep(0.5)
             wrong = f"no answer in {6 * PATIENCE:g} s\n{stack.read_text()[:1500]}"
+        except (EOFError, ConnectionError):
+            process.join(PATIENCE)
+            wrong = f"the process died: exit code {process.exitcode}"
+            outcome = _tried_again(since[-AGAIN:], stack)
         _ended(process)
         process = None
-        yield Outcome(seed, time.monotonic() - begun, "", wrong=wrong)
+        yield outcome or Outcome(seed, time.monotonic() - begun, "", wrong=wrong)
     if process is not None:
+        _ended(process)
+
+
+def _tried_again(seeds: list[int], stack: Path) -> Outcome | None:
+    """Try the last specs of a process that died once more: None if they end this one, too.
+
+    On a busy machine a process is sometimes ended from outside, or by the moment at which training is interrupted.
+    """
+    process, ours = _started(stack)
+    try:
+        for seed in seeds:
+            ours.send(seed)
+            if not ours.poll(6 * PATIENCE):
+                return None
+            outcome: Outcome = ours.recv()
+        return outcome
+    except (EOFError, ConnectionError):
+        return None
+    finally:
         _ended(process)
 
 
