@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-CLIENTS, SECONDS = 10, 0.05
+CLIENTS, SECONDS = 10, 0.1
 """A task has so many clients or takes so long, at least, if there are enough clients for all lanes."""
 
 SUMS_PER_LANE = 4
