@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -69,7 +70,8 @@ def _end(process: subprocess.Popen) -> None:
         tree = []
     _, left = psutil.wait_procs(tree, timeout=2)
     for each in left:
-        each.kill()
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
     process.wait()
 
 
