@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 from math import inf
@@ -23,7 +24,8 @@ from older import ROOT, checked_out
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 from program import Program
-from work import WORKLOADS
+
+WRITE = "import sys; from work import WORKLOADS; WORKLOADS[sys.argv[1]].write()"
 
 
 def start(name: str, tree: Path, workload: str, rounds: int, folder: Path) -> Program:
@@ -31,6 +33,8 @@ def start(name: str, tree: Path, workload: str, rounds: int, folder: Path) -> Pr
     peers = tree / "bench" / "peers"
     environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
     environment |= {"PEERS_DATA": str(folder), "PYTHONPATH": f"{peers}:{tree / 'src'}"}
+    # Each tree reads the data that it wrote: how they are kept may have changed.
+    subprocess.run([sys.executable, "-c", WRITE, workload], env=environment, check=True)
     command = [sys.executable, str(peers / "on_fedquilt.py"), workload, str(rounds), str(folder / f"{name}.npy"), ""]
     return Program(name, command, environment, inf)
 
@@ -38,12 +42,11 @@ def start(name: str, tree: Path, workload: str, rounds: int, folder: Path) -> Pr
 def ratios(old: Path, workload: str, rounds: int, warm_up: int) -> tuple[list[float], float, float]:
     """Return this tree's seconds divided by the older one's, turn by turn, and both medians."""
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        os.environ["PEERS_DATA"] = made
-        WORKLOADS[workload].write()
         programs: list[Program] = []
         try:
             for name, tree in (("old", old), ("new", ROOT)):
+                folder = Path(made) / name
+                folder.mkdir()
                 programs.append(start(name, tree, workload, 1 + warm_up + rounds, folder))
             for turn in range(warm_up + rounds):
                 for program in programs if turn % 2 else reversed(programs):

@@ -24,7 +24,7 @@ def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
     >>> bool(a.integers(2**60) == b.integers(2**60))
     True
     """
-    text = "/".join(map(str, (seed, purpose, *map(int, key))))
+    text = f"{seed}/{purpose}" + "".join([f"/{int(part)}" for part in key])
     key_ = _Key(hashlib.blake2b(text.encode(), digest_size=16).digest())
     return np.random.Generator(np.random.Philox(key_))  # type: ignore[arg-type]
 

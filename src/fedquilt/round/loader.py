@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedquilt.algorithm.algorithm import Algorithm, Batches, Shortened
+from fedquilt.algorithm.algorithm import Algorithm, Batches, Sample, Shortened
 from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.base.rng import generator
 from fedquilt.base.types import Indices
@@ -22,31 +22,27 @@ GATHERED = 4096
 
 @dataclass(frozen=True, eq=False)
 class BatchLoader:
-    """A client's batches of a round, the weight of an example of each class, and how labels are corrupted, if they are.
-
-    `a_pass` is how many examples a pass over the data has.
-    """
+    """A client's batches of a round, the weight of an example of each class, and how labels are corrupted, if they are."""
 
     data: ClientData
     batches: Batches
     weights: Tensor | None
     context: Context
+    sample: Sample
     purpose: str
-    a_pass: int
 
     @classmethod
     def of(cls, algorithm: Algorithm, context: Context, data: ClientData, purpose: str = "") -> BatchLoader:
         """Draw a client's batches."""
         rng = generator(context.seed, f"{purpose}sample", *context.key)
-        sample = algorithm.sample
-        return cls(
-            data=data,
-            batches=sample(len(data), rng, context.round),
-            weights=_importance(algorithm, context, data),
-            context=context,
-            purpose=purpose,
-            a_pass=sample.a_pass(len(data), context.round) if isinstance(sample, Shortened) else len(data),
-        )
+        batches = algorithm.sample(len(data), rng, context.round)
+        return cls(data, batches, _importance(algorithm, context, data), context, algorithm.sample, purpose)
+
+    @property
+    def a_pass(self) -> int:
+        """How many examples a pass over the data has."""
+        examples = len(self.data)
+        return self.sample.a_pass(examples, self.context.round) if isinstance(self.sample, Shortened) else examples
 
     def __iter__(self) -> Iterator[Batch]:
         """Make batches ready for the model, ahead of training where the data set asks for it."""

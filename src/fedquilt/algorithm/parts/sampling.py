@@ -44,7 +44,8 @@ class Epochs:
     def __call__(self, examples: int, rng: np.random.Generator, round_: int = 1) -> Batches:
         """Draw the batches of a client with that many examples."""
         count = self.count if isinstance(self.count, int) else whole(scheduled(self.count)(round_))
-        size, used = self._size(examples, round_), self.a_pass(examples, round_)
+        size = self._size(examples, round_)
+        used = self._used(examples, size)
         cuts = _cuts(count, used, size)
         if size >= examples:
             return Batches(np.tile(np.arange(examples, dtype=np.int64), count), cuts)
@@ -54,9 +55,7 @@ class Epochs:
 
     def a_pass(self, examples: int, round_: int = 1) -> int:
         """Return how many of a client's examples a pass trains on: all, but for a last batch that is left out."""
-        last = examples % max(self._size(examples, round_), 1)
-        left_out = self.drop_last is True or (self.drop_last == "single" and last == 1)
-        return examples - last if left_out else examples
+        return self._used(examples, self._size(examples, round_))
 
     def without_single(self) -> Epochs:
         """Return the same for a model that cannot learn from a single example.
@@ -65,6 +64,11 @@ class Epochs:
         ('single', False)
         """
         return replace(self, drop_last="single") if self.drop_last == "auto" else self
+
+    def _used(self, examples: int, size: int) -> int:
+        last = examples % max(size, 1)
+        left_out = self.drop_last is True or (self.drop_last == "single" and last == 1)
+        return examples - last if left_out else examples
 
     def _size(self, examples: int, round_: int) -> int:
         batch = self.batch if isinstance(self.batch, int | float) else scheduled(self.batch)(round_)
