@@ -45,6 +45,7 @@ def serve() -> None:
 def _become(words: list[str], folder: str, environment: dict[str, str], path: list[str], files: list[str]) -> None:
     """Turn into the process that was ordered, with a session of its own: one signal then reaches all that it starts."""
     os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may have been told to ignore it, as by nohup
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
