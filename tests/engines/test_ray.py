@@ -17,6 +17,7 @@ import pytest
 
 import fedquilt
 from fedquilt.base.errors import MissingExtraError, SpecError
+from fedquilt.engines.cluster import connection
 from fedquilt.engines.cluster.connection import Cluster, ClusterError, _init, require_free
 
 APART = ["-n", "-p", "-f", "--mount-proc", "--kill-child"]
@@ -161,6 +162,8 @@ def test_a_cluster_of_another_version_is_refused_in_one_line():
 @needs_ray
 def test_an_address_where_no_cluster_is_is_refused_within_seconds(monkeypatch):
     """Nobody listens there, or somebody who is no cluster: Ray itself would wait for minutes."""
+    assert connection.ANSWER + connection.HEALTH < 30
+    monkeypatch.setattr(connection, "HEALTH", 3.0)
     began = time.monotonic()
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
