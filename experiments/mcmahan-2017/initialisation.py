@@ -1,7 +1,7 @@
 """Why does the 2NN need fewer rounds here than in McMahan 2017? Trains it from other first values.
 
-The paper does not say how the 2NN was initialised. Rounds to 97% on MNIST (IID clients, E = 1, B = 10, C = 0.1; Table 1: 87,
-Table 4: 92) are counted from three kinds of first values, each with the best of five learning rates:
+The paper does not say how the 2NN was initialised. Rounds to 97% on MNIST (IID clients, E = 1, B = 10, C = 0.1;
+87 in Table 1, 92 in Table 4) are counted from three kinds of first values, each with five learning rates:
 
 - pytorch: uniform in ± 1/√inputs, weights and biases, the default of `nn.Linear`, which fedquilt's model has
 - glorot: uniform in ± √(6 / (inputs + outputs)), biases 0, TensorFlow's default
