@@ -83,7 +83,10 @@ def _line(outcome: Outcome, found: Contents) -> dict[str, Any]:
 
 
 def _columns(history: History) -> dict[str, Any]:
-    """Return the evaluations of a run as columns and rows; counts are those since the row before."""
+    """Return the evaluations of a run as columns and rows; counts are those since the row before.
+
+    Values are kept to the last digit: rounded, they could decide a tie of tuned values otherwise.
+    """
     rows: list[dict[str, Any]] = []
     spent = dict.fromkeys(COUNTS, 0)
     for record in history:
@@ -95,12 +98,7 @@ def _columns(history: History) -> dict[str, Any]:
             rows.append({"round": record["round"], **values, **(record.get("metrics") or {}), **counted})
             spent = dict.fromkeys(COUNTS, 0)
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    return {"columns": columns, "rows": [[_short(row.get(key)) for key in columns] for row in rows]}
-
-
-def _short(value: Any) -> Any:
-    """Round to what can be told apart: accuracies are shares of at most some 100,000 examples."""
-    return float(f"{value:.8g}") if isinstance(value, float) else value
+    return {"columns": columns, "rows": [[row.get(key) for key in columns] for row in rows]}
 
 
 def keep_figures(experiment: Experiment, folder: Path, path: Path) -> None:
