@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from beside_torch import both, last
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -17,19 +18,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def last(x):
-    return x.contiguous(memory_format=torch.channels_last)
-
-
-def both(model, x):
-    """Run a model and its kernel: outputs, and gradients of the input and of the parameters, each output weighted."""
-    found = []
-    for module in (model, with_kernels(model)):
-        own = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
-        out = module(own)
-        weights = torch.linspace(-1, 2, out.numel()).view_as(out)
-        found.append([out.detach(), *torch.autograd.grad((out * weights).sum(), [own, *module.parameters()])])
-    return found
+def weights(count):
+    return torch.linspace(-1, 2, count)
 
 
 @settings(max_examples=40, deadline=None)
@@ -52,8 +42,8 @@ def test_outputs_and_gradients_are_those_of_torch(images, groups, each, side, ac
         z = model[0](x.contiguous())
         if min((z - kink).abs().min() for kink in (0, 6)) < 1e-4:
             return
-    _, ours = both(model, x)
-    exact = both(model.double(), x.double())[0]
+    _, ours = both(model, x, weights)
+    exact = both(model.double(), x.double(), weights)[0]
     for one, other in zip(ours, exact, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4 * float(other.abs().max() + 1))
 
@@ -84,7 +74,7 @@ def test_other_inputs_are_torchs():
 def test_what_is_not_a_number_stays_none():
     x = last(torch.randn(2, 4, 5, 5))
     x[0, 0, 0, 0] = float("nan")
-    plain, ours = both(nn.Sequential(nn.GroupNorm(2, 4), nn.ReLU6()), x)
+    plain, ours = both(nn.Sequential(nn.GroupNorm(2, 4), nn.ReLU6()), x, weights)
     assert torch.equal(plain[0].isnan(), ours[0].isnan())
     assert ours[1][0].isnan().any()
     assert not ours[1][1].isnan().any()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from beside_torch import both, last
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -18,19 +19,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def last(x):
-    return x.contiguous(memory_format=torch.channels_last)
-
-
-def both(layer, x):
-    """Run a layer and its kernel: outputs and gradients of an input, each with weights of its own."""
-    found = []
-    for module in (layer, with_kernels(layer)):
-        own = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
-        out = module(own)
-        weights = torch.arange(1.0, out.numel() + 1).view_as(out)
-        found.append((out.detach(), torch.autograd.grad((out * weights).sum(), own)[0]))
-    return found
+def weights(count):
+    return torch.arange(1.0, count + 1)  # whole numbers: their sums are exact in any order
 
 
 def same(a, b):
@@ -61,7 +51,7 @@ def test_outputs_and_gradients_are_those_of_torch_to_the_bit(
         x = x.round()  # many equal values
         x[torch.rand(x.shape, generator=rng) < 0.1] = float("nan")
         x[torch.rand(x.shape, generator=rng) < 0.1] = -float("inf")
-    plain, ours = both(nn.MaxPool2d(size, stride, ceil_mode=ceil), last(x))
+    plain, ours = both(nn.MaxPool2d(size, stride, ceil_mode=ceil), last(x), weights)
     for one, other in zip(plain, ours, strict=True):
         assert same(one, other)
 
@@ -79,7 +69,7 @@ def test_another_default_type():
     x = last(torch.randn(2, 3, 6, 6))
     torch.set_default_dtype(torch.float64)
     try:
-        (plain, ours) = both(nn.MaxPool2d(2), x)
+        (plain, ours) = both(nn.MaxPool2d(2), x, weights)
     finally:
         torch.set_default_dtype(torch.float32)
     assert all(same(one, other) and one.dtype == other.dtype for one, other in zip(plain, ours, strict=True))
@@ -90,7 +80,7 @@ LISTS = nn.MaxPool2d([2, 2], padding=[0, 0], dilation=[1, 1])  # type: ignore[ar
 
 @pytest.mark.parametrize("layer", [LISTS, nn.MaxPool2d((2,))])
 def test_other_ways_to_write_sizes(layer):
-    plain, ours = both(layer, last(torch.randn(2, 3, 6, 6)))
+    plain, ours = both(layer, last(torch.randn(2, 3, 6, 6)), weights)
     assert same(plain[0], ours[0])
     assert with_kernels(layer).kernel == "max_pool"
 

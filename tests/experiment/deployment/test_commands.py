@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,14 +129,20 @@ def test_a_site_runs_none_of_flowers_other_programs(clinics: DeploymentFolder) -
         assert f"a site runs no {program}" in done.stderr
 
 
-def test_a_server_app_that_was_killed_is_noticed(clinics: DeploymentFolder) -> None:
-    """Flower does not ask for the code of what it started: a process that was killed stays listed, and is dead."""
-    killed = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+def running_app(clinics: DeploymentFolder) -> tuple[subprocess.Popen[bytes], Iterator[Any]]:
+    """Start a process that waits, as the server app of a submission, and return what is said of its progress."""
+    app = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     ticket = Ticket(clinics, "abc")
     ticket.write("running")
-    ticket.path.write_text(ticket.path.read_text().replace(str(os.getpid()), str(killed.pid)))
+    ticket.path.write_text(ticket.path.read_text().replace(str(os.getpid()), str(app.pid)))
     events = progress(ticket, clinics.run("federation"))
     assert next(events)["state"] == "running"
+    return app, events
+
+
+def test_a_server_app_that_was_killed_is_noticed(clinics: DeploymentFolder) -> None:
+    """Flower does not ask for the code of what it started: a process that was killed stays listed, and is dead."""
+    killed, events = running_app(clinics)
     killed.kill()
     try:
         with pytest.raises(RunError, match="ended without saying why; rounds that were saved are not lost"):
@@ -147,12 +153,7 @@ def test_a_server_app_that_was_killed_is_noticed(clinics: DeploymentFolder) -> N
 
 def test_an_interruption_ends_the_server_app(clinics: DeploymentFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Flower would leave it running: the command that goes on would find the run folder locked."""
-    app = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    ticket = Ticket(clinics, "abc")
-    ticket.write("running")
-    ticket.path.write_text(ticket.path.read_text().replace(str(os.getpid()), str(app.pid)))
-    events = progress(ticket, clinics.run("federation"))
-    assert next(events)["state"] == "running"
+    app, events = running_app(clinics)
 
     def interrupted(seconds: float) -> None:
         raise KeyboardInterrupt
