@@ -105,9 +105,11 @@ def draw_wholes(found: list[Whole], path: Path) -> None:
     ]
     if not rows:
         return
-    stopped = {
-        (each.work, each.rounds): float(each.out.split()[2]) for each in found if each.out.startswith("more than")
-    }
+    stopped: dict[tuple[str, int], float] = {}
+    for each in found:
+        if each.out.startswith("more than"):
+            cell = each.work, each.rounds
+            stopped[cell] = min(each.seconds, stopped.get(cell, each.seconds))
     rows += [{"work": w.upper(), "rounds": r, "program": STOPPED, "seconds": s} for (w, r), s in stopped.items()]
     ours = {f"fedquilt, {WARM} cache": "#c2410c", f"fedquilt, {COLD} cache": "#f59e0b"}
     names = [*ours, *sorted({row["program"] for row in rows} - set(ours))]
