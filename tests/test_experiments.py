@@ -65,6 +65,15 @@ def test_files_can_be_read_at_every_scale(paper: str) -> None:
             assert read.trials, f"{path} {scale}"
 
 
+def test_no_two_cells_of_a_file_run_the_same(kept: Any) -> None:
+    """A derived key replaces what a case says: cells could then have other names, and the same settings."""
+    for path in FILES:
+        found: dict[str, tuple[str, ...]] = {}
+        repeats = tables_of(path).get("repeat", {})
+        for trial in experiment(path, [f"repeat.{key}={values[:2]}" for key, values in repeats.items()]).trials:
+            assert found.setdefault(kept.settings(trial), trial.cell) == trial.cell, f"{path}: {trial.name}"
+
+
 def test_readmes_are_what_the_kept_metrics_give(results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["results.py", "--check"])
     assert results.main() == 0, "run python tools/results.py --write"
