@@ -76,7 +76,7 @@ void group_norm_forward(const float* x, const float* weight, const float* bias, 
     one.assign(channels, 0.0), two.assign(channels, 0.0);
     sums(places, channels, one.data(), two.data(), [&](int64_t place, int64_t c, int64_t count, Lanes& first, Lanes& second) INLINE {
       const Lanes value = load(x + place * channels + c, count) - load(x + c, count);
-      first += value, second += value * value;
+      first += value, second = fused(value, value, second);
     });
     for (int64_t g = 0; g < groups; g++) {
       double middle = 0, spread = 0;
@@ -92,7 +92,7 @@ void group_norm_forward(const float* x, const float* weight, const float* bias, 
     affine(channels, groups, weight, bias, mean, rstd, scale.data(), shift.data());
     for (int64_t place = 0; place < places; place++, x += channels, y += channels)
       each_register(channels, [&](int64_t c, int64_t count) INLINE {
-        const Lanes z = load(x + c, count) * load(&scale[c], count) + load(&shift[c], count);
+        const Lanes z = fused(load(x + c, count), load(&scale[c], count), load(&shift[c], count));
         store(y + c, clamped(z, lowest, highest), count);
       });
   }
@@ -111,14 +111,14 @@ void group_norm_backward(const float* d_y, const float* x, const float* weight, 
     for (int64_t c = 0; c < channels; c++) middle[c] = mean[c / each];
     // The gradient of what the clamp was given.
     const auto passed = [&](Lanes value, Lanes d, int64_t c, int64_t count) INLINE {
-      const Lanes z = value * load(&scale[c], count) + load(&shift[c], count);
+      const Lanes z = fused(value, load(&scale[c], count), load(&shift[c], count));
       return (z <= lowest) | (z >= highest) ? Lanes{} : d;
     };
     one.assign(channels, 0.0), two.assign(channels, 0.0);
     sums(places, channels, one.data(), two.data(), [&](int64_t place, int64_t c, int64_t count, Lanes& first, Lanes& second) INLINE {
       const int64_t at = place * channels + c;
       const Lanes value = load(x + at, count), d = passed(value, load(d_y + at, count), c, count);
-      first += d, second += d * (value - load(&middle[c], count));
+      first += d, second = fused(d, value - load(&middle[c], count), second);
     });
     for (int64_t g = 0; g < groups; g++) {
       double of_mean = 0, of_spread = 0;
@@ -135,8 +135,8 @@ void group_norm_backward(const float* d_y, const float* x, const float* weight, 
     for (int64_t place = 0; place < places; place++, x += channels, d_y += channels, d_x += channels)
       each_register(channels, [&](int64_t c, int64_t count) INLINE {
         const Lanes value = load(x + c, count), d = passed(value, load(d_y + c, count), c, count);
-        const Lanes apart = (value - load(&middle[c], count)) * load(&slope[c], count) + load(&offset[c], count);
-        store(d_x + c, d * load(&scale[c], count) + apart, count);
+        const Lanes apart = fused(value - load(&middle[c], count), load(&slope[c], count), load(&offset[c], count));
+        store(d_x + c, fused(d, load(&scale[c], count), apart), count);
       });
   }
 }

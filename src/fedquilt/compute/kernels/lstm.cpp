@@ -21,7 +21,8 @@ inline Lanes sigmoid(Lanes x) { return 1.0f / (1.0f + exponential(-x)); }
 inline Lanes hyperbolic_tangent(Lanes x) {
   const Lanes far = 1.0f - 2.0f / (1.0f + exponential(2.0f * x));  // near 0 this would lose digits
   const Lanes s = x * x;
-  const Lanes near = x + x * s * (((62.0f / 2835.0f * s - 17.0f / 315.0f) * s + 2.0f / 15.0f) * s - 1.0f / 3.0f);
+  const Lanes high = fused(fused(all(62.0f / 2835.0f), s, -17.0f / 315.0f), s, 2.0f / 15.0f);
+  const Lanes near = fused(x * s, fused(high, s, -1.0f / 3.0f), x);
   return s < all(0.04f) ? near : far;
 }
 
@@ -49,8 +50,8 @@ void tile(const float* a, const float* block, int64_t k, float* c, int64_t n, in
 #pragma GCC unroll 12
     for (int64_t r = 0; r < R; r++) {
       const float x = a[r * k + p];
-      sums[r][0] += x * b0;
-      sums[r][1] += x * b1;
+      sums[r][0] = fused(x, b0, sums[r][0]);
+      sums[r][1] = fused(x, b1, sums[r][1]);
     }
   }
   float values[R][WIDE];
@@ -98,7 +99,7 @@ void lstm_forward(float* gates, const float* weights, const float* peepholes, fl
         const Lanes g = hyperbolic_tangent(load(gate + 2 * H + j, m));
         if (peepholes) i += load(peepholes + j, m) * old, f += load(peepholes + H + j, m) * old;
         i = sigmoid(i), f = sigmoid(f);
-        const Lanes fresh = f * old + i * g;
+        const Lanes fresh = fused(f, old, i * g);
         if (peepholes) o += load(peepholes + 2 * H + j, m) * fresh;
         o = sigmoid(o);
         store(gate + j, i, m), store(gate + H + j, f, m), store(gate + 2 * H + j, g, m), store(gate + 3 * H + j, o, m);

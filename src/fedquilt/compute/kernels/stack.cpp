@@ -18,8 +18,11 @@
 namespace {
 
 constexpr int64_t ROWS = V == 16 ? 12 : 6;   // examples whose sums, two registers each, stay in registers
-constexpr int64_t INPUTS = V == 16 ? 8 : 4;  // inputs whose weights, two registers each, stay in registers
+constexpr int64_t INPUTS = V == 16 ? 8 : 6;  // inputs whose weights, two registers each, stay in registers
 constexpr int64_t WIDE = 2 * V;
+constexpr int64_t PARTS = LANES / V;
+constexpr int64_t SIDES = V == 16 ? 4 : 2;  // inputs whose gradients, PARTS registers each for up to
+constexpr int64_t EACH = V == 16 ? 5 : 3;   // so many examples, stay in registers
 
 enum Activation : int64_t { NONE, RELU, COSINE };
 
@@ -47,22 +50,40 @@ struct Penalty {
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// Cuts m examples into groups of at most `most`, as even as they can be: registers are best used so.
+template <typename Work>
+void each_group(int64_t m, int64_t most, Work work) {
+  const int64_t groups = (m + most - 1) / most;
+  for (int64_t group = 0; group < groups; group++) {
+    const int64_t first = m * group / groups;
+    work(first, m * (group + 1) / groups - first);
+  }
+}
+
 inline Lanes get(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
 inline void put(float* to, Lanes lanes) { *reinterpret_cast<Unaligned*>(to) = lanes; }
 
-#if defined(__has_builtin) && defined(__AVX512F__)
+#if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define SHUFFLES
 #endif
 #endif
 
-// The sum of a register's floats, by halves.
-inline float sum(Lanes lanes) {
-#ifdef SHUFFLES
+// The sum of LANES numbers in their registers, by halves.
+inline float sum(Lanes* parts) {
+  for (int64_t half = PARTS / 2; half; half /= 2)
+    for (int64_t part = 0; part < half; part++) parts[part] += parts[part + half];
+  Lanes lanes = parts[0];
+#if defined(SHUFFLES) && defined(__AVX512F__)
   lanes += __builtin_shufflevector(lanes, lanes, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
   lanes += __builtin_shufflevector(lanes, lanes, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
   lanes += __builtin_shufflevector(lanes, lanes, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
   lanes += __builtin_shufflevector(lanes, lanes, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+  return lanes[0];
+#elif defined(SHUFFLES) && defined(__AVX__)
+  lanes += __builtin_shufflevector(lanes, lanes, 4, 5, 6, 7, 0, 1, 2, 3);
+  lanes += __builtin_shufflevector(lanes, lanes, 2, 3, 0, 1, 6, 7, 4, 5);
+  lanes += __builtin_shufflevector(lanes, lanes, 1, 0, 3, 2, 5, 4, 7, 6);
   return lanes[0];
 #else
   float each[V];
@@ -75,11 +96,12 @@ inline float sum(Lanes lanes) {
 
 // The sine and the cosine, to two units in the last place of 1.
 inline void sine_and_cosine(Lanes x, Lanes& sine, Lanes& cosine) {
-  const Lanes magic = all(12582912.0f), shifted = x * 0.636619772f + magic, n = shifted - magic;
-  const Lanes r = ((x - n * 1.5703125f) - n * 4.837512969970703125e-4f) - n * 7.549789948768648e-8f, s = r * r;
-  const Lanes odd = r + r * s * ((-1.9515295891e-4f * s + 8.3321608736e-3f) * s - 1.6666654611e-1f);
-  const Lanes even =
-      1.0f - 0.5f * s + s * s * ((2.443315711809948e-5f * s - 1.388731625493765e-3f) * s + 4.166664568298827e-2f);
+  const Lanes magic = all(12582912.0f), shifted = fused(0.636619772f, x, magic), n = shifted - magic;
+  const Lanes once = fused(-1.5703125f, n, x), twice = fused(-4.837512969970703125e-4f, n, once);
+  const Lanes r = fused(-7.549789948768648e-8f, n, twice), s = r * r;
+  const Lanes third = fused(fused(all(-1.9515295891e-4f), s, 8.3321608736e-3f), s, -1.6666654611e-1f);
+  const Lanes fourth = fused(fused(all(2.443315711809948e-5f), s, -1.388731625493765e-3f), s, 4.166664568298827e-2f);
+  const Lanes odd = fused(r * s, third, r), even = fused(s * s, fourth, fused(-0.5f, s, all(1.0f)));
   const Bits quarter = (Bits)shifted;
   const Bits swapped = (quarter & 1) != 0, down = (quarter & 2) != 0, left = ((quarter + 1) & 2) != 0;
   const Lanes first = swapped ? even : odd, second = swapped ? odd : even;
@@ -124,19 +146,24 @@ void unpack(const std::vector<Layer>& layers, const float* blocks, float* vector
 template <int64_t R, int64_t C>
 void products(const float* x, int64_t inputs, const float* block, const float* offsets, float* out, int64_t width) {
   Lanes sums[R][C];
+#pragma GCC unroll 12
   for (int64_t r = 0; r < R; r++)
+#pragma GCC unroll 12
     for (int64_t c = 0; c < C; c++) sums[r][c] = get(offsets + c * V);
   for (int64_t p = 0; p < inputs; p++, block += C * V) {
     Lanes b[C];
+#pragma GCC unroll 12
     for (int64_t c = 0; c < C; c++) b[c] = get(block + c * V);
 #pragma GCC unroll 12
     for (int64_t r = 0; r < R; r++) {
       const float each = x[r * inputs + p];
-#pragma GCC unroll 2
-      for (int64_t c = 0; c < C; c++) sums[r][c] += each * b[c];
+#pragma GCC unroll 12
+      for (int64_t c = 0; c < C; c++) sums[r][c] = fused(each, b[c], sums[r][c]);
     }
   }
+#pragma GCC unroll 12
   for (int64_t r = 0; r < R; r++)
+#pragma GCC unroll 12
     for (int64_t c = 0; c < C; c++) put(out + r * width + c * V, sums[r][c]);
 }
 
@@ -149,15 +176,13 @@ void some_products(int64_t rows, const float* x, int64_t inputs, const float* bl
 
 void forward(const Layer& layer, const float* x, int64_t m, const float* blocks, float* out) {
   const float *weights = blocks + layer.rows, *offsets = blocks + layer.offsets;
-  for (int64_t i = 0; i < m; i += ROWS) {
-    const int64_t rows = least(m - i, ROWS);
-    for (int64_t j = 0; j < layer.padded; j += WIDE) {
+  for (int64_t j = 0; j < layer.padded; j += WIDE)
+    each_group(m, ROWS, [&](int64_t i, int64_t rows) {
       const float *a = x + i * layer.inputs, *block = weights + j * layer.inputs;
       float* to = out + i * layer.padded + j;
       if (layer.padded - j >= WIDE) some_products<ROWS, 2>(rows, a, layer.inputs, block, offsets + j, to, layer.padded);
       else some_products<ROWS, 1>(rows, a, layer.inputs, block, offsets + j, to, layer.padded);
-    }
-  }
+    });
 }
 
 // The direction of P inputs' weights, C registers each, and the step along it. `d` is of the outputs.
@@ -165,40 +190,38 @@ template <int64_t P, int64_t C>
 void directions(const float* x, int64_t inputs, const float* d, int64_t width, int64_t m, float* w, float* velocity,
                 const float* start, const float* given, const Rule& rule, bool plain) {
   Lanes sums[P][C];
+#pragma GCC unroll 12
   for (int64_t p = 0; p < P; p++)
+#pragma GCC unroll 12
     for (int64_t c = 0; c < C; c++) {
       sums[p][c] = Lanes{};
       if (plain) continue;
       const int64_t at = (p * C + c) * V;
       const Lanes now = get(w + at);
       if (given) sums[p][c] = get(given + at);
-      if (rule.decay) sums[p][c] += rule.decay * now;
-      if (rule.pull) sums[p][c] += rule.pull * (now - get(start + at));
-      if (velocity) sums[p][c] += rule.momentum * get(velocity + at);
+      if (rule.decay) sums[p][c] = fused(rule.decay, now, sums[p][c]);
+      if (rule.pull) sums[p][c] = fused(rule.pull, now - get(start + at), sums[p][c]);
+      if (velocity) sums[p][c] = fused(rule.momentum, get(velocity + at), sums[p][c]);
     }
   for (int64_t i = 0; i < m; i++) {
     Lanes b[C];
+#pragma GCC unroll 12
     for (int64_t c = 0; c < C; c++) b[c] = get(d + i * width + c * V);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int64_t p = 0; p < P; p++) {
       const float each = x[i * inputs + p];
-#pragma GCC unroll 2
-      for (int64_t c = 0; c < C; c++) sums[p][c] += each * b[c];
+#pragma GCC unroll 12
+      for (int64_t c = 0; c < C; c++) sums[p][c] = fused(each, b[c], sums[p][c]);
     }
   }
+#pragma GCC unroll 12
   for (int64_t p = 0; p < P; p++)
+#pragma GCC unroll 12
     for (int64_t c = 0; c < C; c++) {
       const int64_t at = (p * C + c) * V;
       if (velocity) put(velocity + at, sums[p][c]);
-      put(w + at, get(w + at) - rule.lr * sums[p][c]);
+      put(w + at, fused(-rule.lr, sums[p][c], get(w + at)));
     }
-}
-
-template <int64_t P, int64_t C>
-void some_directions(int64_t count, const float* x, int64_t inputs, const float* d, int64_t width, int64_t m, float* w,
-                     float* velocity, const float* start, const float* given, const Rule& rule, bool plain) {
-  if (count == P) return directions<P, C>(x, inputs, d, width, m, w, velocity, start, given, rule, plain);
-  if constexpr (P > 1) some_directions<P - 1, C>(count, x, inputs, d, width, m, w, velocity, start, given, rule, plain);
 }
 
 // Takes the step of a layer's weights, or of its bias, whose one input is 1.
@@ -206,33 +229,69 @@ void step(int64_t inputs, int64_t padded, const float* x, const float* d, int64_
           float* velocities, const Rule& rule) {
   const bool plain = rule.plain();
   for (int64_t j = 0; j < padded; j += WIDE) {
-    const int64_t wide = least(padded - j, WIDE);
-    for (int64_t p = 0; p < inputs; p += INPUTS) {
-      const int64_t count = least(inputs - p, INPUTS), at = first + j * inputs + p * wide;
+    const bool whole = padded - j >= WIDE;
+    for (int64_t p = 0, count; p < inputs; p += count) {
+      const int64_t left = inputs - p, at = first + j * inputs + p * (whole ? WIDE : V);
+      count = left >= INPUTS ? INPUTS : left >= 2 ? 2 : 1;
       float* velocity = velocities ? velocities + at : nullptr;
       const float *start = rule.start ? rule.start + at : nullptr, *given = rule.given ? rule.given + at : nullptr;
-      if (wide == WIDE)
-        some_directions<INPUTS, 2>(count, x + p, inputs, d + j, padded, m, blocks + at, velocity, start, given, rule, plain);
-      else
-        some_directions<INPUTS, 1>(count, x + p, inputs, d + j, padded, m, blocks + at, velocity, start, given, rule, plain);
+      const auto take = [&](auto directions) {
+        directions(x + p, inputs, d + j, padded, m, blocks + at, velocity, start, given, rule, plain);
+      };
+      if (count == INPUTS) take(whole ? directions<INPUTS, 2> : directions<INPUTS, 1>);
+      else if (count == 2) take(whole ? directions<2, 2> : directions<2, 1>);
+      else take(whole ? directions<1, 2> : directions<1, 1>);
     }
   }
+}
+
+// The gradient of P inputs for R examples.
+template <int64_t P, int64_t R>
+void input_gradients(const Layer& layer, const float* d, const float* weights, int64_t p, float* d_x, int64_t width) {
+  Lanes sums[R][P][PARTS] = {};
+  const auto add = [&](int64_t j, int64_t part) __attribute__((always_inline)) {
+    const int64_t block = j / WIDE * WIDE, wide = least(layer.padded - block, WIDE);
+    const float* from = weights + block * layer.inputs + p * wide + (j - block);
+    Lanes w[P];
+#pragma GCC unroll 12
+    for (int64_t q = 0; q < P; q++) w[q] = get(from + q * wide);
+#pragma GCC unroll 12
+    for (int64_t r = 0; r < R; r++) {
+      const Lanes each = get(d + r * layer.padded + j);
+#pragma GCC unroll 12
+      for (int64_t q = 0; q < P; q++) sums[r][q][part] = fused(w[q], each, sums[r][q][part]);
+    }
+  };
+  int64_t j = 0;
+  for (; j + LANES <= layer.padded; j += LANES)
+#pragma GCC unroll 12
+    for (int64_t part = 0; part < PARTS; part++) add(j + part * V, part);
+#pragma GCC unroll 12
+  for (int64_t part = 0; part < PARTS - 1; part++)
+    if (j + part * V < layer.padded) add(j + part * V, part);
+#pragma GCC unroll 12
+  for (int64_t r = 0; r < R; r++)
+#pragma GCC unroll 12
+    for (int64_t q = 0; q < P; q++) d_x[r * width + p + q] = sum(sums[r][q]);
+}
+
+template <int64_t P, int64_t R>
+void some_gradients(int64_t rows, const Layer& layer, const float* d, const float* weights, int64_t p, float* d_x,
+                    int64_t width) {
+  if (rows == R) return input_gradients<P, R>(layer, d, weights, p, d_x, width);
+  if constexpr (R > 1) some_gradients<P, R - 1>(rows, layer, d, weights, p, d_x, width);
 }
 
 // The gradient of a layer's inputs: dX = dY W', in rows of `width`.
 void backward(const Layer& layer, const float* d, int64_t m, const float* blocks, float* d_x, int64_t width) {
   const float* weights = blocks + layer.rows;
-  for (int64_t p = 0; p < layer.inputs; p++)
-    for (int64_t i = 0; i < m; i += 4) {
-      const int64_t rows = least(m - i, 4);
-      Lanes sums[4] = {};
-      for (int64_t j = 0; j < layer.padded; j += V) {
-        const int64_t block = j / WIDE * WIDE, wide = least(layer.padded - block, WIDE);
-        const Lanes w = get(weights + block * layer.inputs + p * wide + (j - block));
-        for (int64_t r = 0; r < rows; r++) sums[r] += w * get(d + (i + r) * layer.padded + j);
-      }
-      for (int64_t r = 0; r < rows; r++) d_x[(i + r) * width + p] = sum(sums[r]);
-    }
+  const int64_t together = layer.inputs / SIDES * SIDES;
+  for (int64_t p = 0; p < layer.inputs; p += p < together ? SIDES : 1)
+    each_group(m, EACH, [&](int64_t i, int64_t rows) {
+      const float* of_outputs = d + i * layer.padded;
+      if (p < together) some_gradients<SIDES, EACH>(rows, layer, of_outputs, weights, p, d_x + i * width, width);
+      else some_gradients<1, EACH>(rows, layer, of_outputs, weights, p, d_x + i * width, width);
+    });
 }
 
 // The eigenvectors of a symmetric matrix of n rows, as columns of `q`; `a` becomes diagonal. Jacobi's method, by rows.
@@ -339,12 +398,15 @@ float cross_entropy(float* scores, const int64_t* rows, const int64_t* y, const 
     float *row = scores + i * padded, most = row[0], all_of_them = 0;
     for (int64_t j = 1; j < classes; j++) most = row[j] > most ? row[j] : most;
     const float right = row[y[rows[i]]] - most, weight = weights ? weights[rows[i]] : 1.0f;
-    for (int64_t j = 0; j < padded; j += V) {
-      const Lanes e = exponential(get(row + j) - most);
-      put(row + j, e);
-      const int64_t count = least(classes - j, V);
-      for (int64_t l = count; l < V; l++) row[j + l] = 0;
-      all_of_them += sum(get(row + j));
+    for (int64_t j = 0; j < padded; j += LANES) {
+      Lanes parts[PARTS] = {};
+      for (int64_t part = 0, at = j; part < PARTS && at < padded; part++, at += V) {
+        put(row + at, exponential(get(row + at) - most));
+        for (int64_t l = classes - at; l < V; l++)
+          if (l >= 0) row[at + l] = 0;
+        parts[part] = get(row + at);
+      }
+      all_of_them += sum(parts);
     }
     loss += weight * (std::log(all_of_them) - right);
     const float share = weight / total;

@@ -1,0 +1,101 @@
+"""The kernel for stacks of linear layers gives the same bits however it is compiled, and however wide registers are."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedquilt.compute.kernels import build, stack
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() not in {"x86_64", "AMD64"} or build.trouble(stack.KERNEL) is not None,
+    reason="needs a C++ compiler for x86-64",
+)
+
+UNFUSED = ("-mno-fma", "-mno-avx512f")
+BUILDS = {
+    "4 floats": (("-O3", "-march=x86-64"), "sse2"),
+    "8 floats": (("-O3", "-mavx2", *UNFUSED), "avx2"),
+    "8 floats, fused": (("-O3", "-mavx2", "-mfma", "-mno-avx512f"), "fma"),
+    "8 floats, fused, less optimised": (("-O1", "-mavx2", "-mfma", "-mno-avx512f"), "fma"),
+    "16 floats, fused": (("-O3", "-march=skylake-avx512"), "avx512f"),
+}
+ALIKE = [
+    ("4 floats", "8 floats"),
+    ("8 floats, fused", "8 floats, fused, less optimised"),
+    ("8 floats, fused", "16 floats, fused"),
+]
+
+
+def processor_has(flag: str) -> bool:
+    about = Path("/proc/cpuinfo")
+    return about.exists() and f" {flag}" in about.read_text()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Compile the kernel in every way that this processor can run."""
+    folder, source = tmp_path_factory.mktemp("built"), Path(build.__file__).with_name("stack.cpp")
+    kept = [flag for flag in build.FLAGS if flag != "-O3"]
+    found = {}
+    for name, (flags, needed) in BUILDS.items():
+        if processor_has(needed):
+            found[name] = folder / f"{len(found)}.so"
+            command = [*build.cpp_compiler(), *kept, *flags, str(source), "-o", str(found[name])]
+            subprocess.run(command, check=True, capture_output=True)
+    return found
+
+
+def trained(widths: list[int], batch: int, cosine: bool, penalties: stack.LastLayerPenalties) -> Tensor:
+    """Train a model for two steps, with everything that a step can have."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    module = nn.Sequential(*layers[:-1])
+    found = stack.stack_of(module)
+    assert found is not None
+    if cosine:
+        first = found.layers[0]
+        bent = stack.StackLayer(first.weight, first.bias, first.inputs, first.outputs, "cosine", 0.3)
+        found = stack.Stack((bent, *found.layers[1:]), found.flattens)
+    vector = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+    starts = np.cumsum([0, *(p.numel() for p in module.parameters())]).tolist()
+    offsets = dict(zip(dict(module.named_parameters()), starts, strict=False))
+    x, y = torch.randn(2 * batch, widths[0]), torch.randint(0, widths[-1], (2 * batch,))
+    steps = np.array([batch, 2 * batch])
+    examples = stack.Examples(x, y, torch.rand(2 * batch), np.arange(2 * batch), steps, np.array([2]))
+    vectors, descent = vector[None].clone(), stack.Descent(0.1, 0.9, 0.01, 0.1)
+    arguments = (found, offsets, vectors, torch.zeros_like(vectors), vector + 0.1, 0.01 * torch.ones_like(vectors))
+    losses = stack.train_stack(*arguments, examples, descent, True, penalties)
+    return torch.cat([vectors[0], torch.tensor(losses)])
+
+
+@pytest.mark.parametrize("batch", [1, 5, 7, 10, 13])
+@pytest.mark.parametrize("widths", [[20, 10], [13, 7, 3], [50, 100, 5], [30, 40, 40, 10], [9, 33, 21]])
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_the_same_bits(
+    made: dict[str, Path], one: str, other: str, widths: list[int], batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Registers of 4, 8 or 16 floats, and other optimisations, give the same model to the last bit."""
+    if one not in made or other not in made:
+        pytest.skip(f"this processor cannot run both: {one}; {other}")
+    penalties = stack.LastLayerPenalties(0.01, 0.01, 0.1, False, torch.tensor([30.0]), torch.zeros(1, widths[-2]))
+    results = []
+    for name in (one, other):
+        compiled = ctypes.CDLL(str(made[name]))
+        monkeypatch.setattr(stack, "library", lambda _, compiled=compiled: compiled)
+        cosine = len(widths) > 2
+        results.append(
+            (trained(widths, batch, cosine, penalties), trained(widths, batch, False, stack.LastLayerPenalties()))
+        )
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    assert all(torch.isfinite(each).all() for each in results[0])
