@@ -3,6 +3,8 @@
     python bench/roofline.py               # w1 w2 w4 w5 w6 w7 w8 w10; see bench/workloads.py
     python bench/roofline.py w2 --rounds 9
 
+What was found is written to peers/results/roofline.json, a line a workload, and into the table of peers/README.md.
+
 The work of a round is counted, not guessed. `torch.utils.flop_counter` counts the operations of a forward and a backward
 pass on one batch. The bytes are those of the weights, which every step reads forward and backward, reads again and writes:
 16 for each parameter. Activations, data and what goes between processes are left out, so that the share is never too high.
@@ -17,11 +19,14 @@ bytes over the other. Times and rates are medians.
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import os
 import statistics
+import sys
 import time
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -42,6 +47,7 @@ LEAST = 2**16
 A_PARAMETER = 16.0
 """Bytes that a step moves for each parameter."""
 PLANNED = 10**6
+PEERS = Path(__file__).resolve().parent / "peers"
 
 
 def work_hard(pipe: Connection) -> None:
@@ -102,7 +108,8 @@ def _recurrent(module: torch.nn.Module, places: int) -> float:
     return 3.0 * 2.0 * places * sum(weights)
 
 
-def measure(name: str, work: Work, count: int, pipes: list[Connection]) -> None:
+def measure(name: str, work: Work, count: int, pipes: list[Connection]) -> dict[str, object]:
+    load = os.getloadavg()[0]
     data, method = work.data(), work.method()
     torch.manual_seed(0)
     federation = Federation.of(work.model(), data, work.partition(data), method, SEED)
@@ -130,6 +137,33 @@ def measure(name: str, work: Work, count: int, pipes: list[Connection]) -> None:
         f"   of the peak of products alone {100 * done / fastest / middle:4.1f}%   {work.about}",
         flush=True,
     )
+    return {
+        "operations": done,
+        "operations_a_second": fastest,
+        "bytes": moved,
+        "bytes_a_second": widest,
+        "attainable": attainable,
+        "bound": bound,
+        "taken": middle,
+        "rounds": count,
+        "load": round(load, 1),
+    }
+
+
+def keep(found: dict[str, dict[str, object]]) -> None:
+    """Write what was found beside what was found before, and the tables anew."""
+    sys.path.append(str(PEERS))
+    from run import conditions  # noqa: PLC0415
+    from table import publish  # noqa: PLC0415
+
+    at = conditions()
+    about = {"commit": at["commit"], "when": at["when"], "machine": at["machine"].partition(", load")[0]}
+    path = PEERS / "results" / "roofline.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    rows = before | {name: about | row for name, row in found.items()}
+    lines = [f"{json.dumps(name)}: {json.dumps(rows[name])}" for name in sorted(rows, key=lambda name: int(name[1:]))]
+    path.write_text("{\n " + ",\n ".join(lines) + "\n}\n")
+    publish(PEERS)
 
 
 def main() -> None:
@@ -146,7 +180,7 @@ def main() -> None:
     limits(pipes, SIDE)
     try:
         for name in arguments.workloads or ("w1", "w2", "w4", "w5", "w6", "w7", "w8", "w10"):
-            measure(name, WORKLOADS[name], arguments.rounds, pipes)
+            keep({name: measure(name, WORKLOADS[name], arguments.rounds, pipes)})
     finally:
         for worker in workers:
             worker.kill()

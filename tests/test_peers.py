@@ -47,10 +47,11 @@ def found(*rows):
     return {"when": "today", "command": "c", "machine": "m", "rows": rows}
 
 
-def test_the_readme_has_the_tables_of_the_results(peers):
-    text = (PEERS / "README.md").read_text()
-    wholes = peers("wholes").kept_wholes(PEERS)
-    assert peers("table").written(text, peers("findings").kept(PEERS), wholes) == text
+@pytest.mark.parametrize("file", ["bench/peers/README.md", "docs/fast.md"])
+def test_the_pages_have_the_tables_of_the_results(peers, file):
+    text = (PEERS.parent.parent / file).read_text()
+    findings, wholes = peers("findings"), peers("wholes").kept_wholes(PEERS)
+    assert peers("table").written(text, findings.kept(PEERS), wholes, findings.kept_limits(PEERS)) == text
 
 
 def test_a_skipped_program_is_in_the_table_with_its_reason(peers):

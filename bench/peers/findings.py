@@ -35,8 +35,11 @@ GOALS = {
     "w9": Goal(1.5, 1.2),
     "w10": Goal(1.5, 1.2),
 }
+SHARES = {"w1": 60, "w2": 80, "w4": 80, "w5": 80, "w6": 60, "w7": 60, "w8": 80, "w10": 60}
+"""Per cent of its attainable speed that a round should reach."""
 START_UP = 3.0
-"""Seconds from nothing to the end of the first round, without compiling, that are the goal."""
+SOON = ("w1", "w3", "w6", "w7")
+"""Seconds from nothing to the end of the first round that are the goal where nothing has to be compiled, and for what."""
 MEMORY = {"w1": 500}
 """Megabytes that are the goal."""
 
@@ -53,6 +56,12 @@ def kept(folder: Path) -> dict[str, Found]:
     """Read what was measured, by workload."""
     files = sorted((folder / "results").glob("w[0-9]*.json"), key=lambda file: int(file.stem[1:]))
     return {file.stem: json.loads(file.read_text()) for file in files}
+
+
+def kept_limits(folder: Path) -> dict[str, dict]:
+    """Read what `bench/roofline.py` found, by workload."""
+    file = folder / "results" / "roofline.json"
+    return json.loads(file.read_text()) if file.exists() else {}
 
 
 def measured(found: Found) -> list[Row]:

@@ -10,23 +10,31 @@ from findings import (
     GOALS,
     MEMORY,
     OURS,
+    SHARES,
+    SOON,
     START_UP,
     Found,
     Row,
     ahead,
     keep,
     kept,
+    kept_limits,
     measured,
     of,
     ratio,
     seconds,
 )
 from wholes import Whole, draw_wholes, kept_wholes, whole_table
+from work import WORKLOADS
 
 __all__ = ["keep", "programs", "publish"]
 
 HERE = Path(__file__).resolve().parent
+DOCS = HERE.parent.parent / "docs" / "fast.md"
 BEGIN, END = "<!-- the tables begin -->", "<!-- the tables end -->"
+ROOFLINE = "<!-- the roofline begins -->", "<!-- the roofline ends -->"
+SHORT = "<!-- speeds begin -->", "<!-- speeds end -->"
+"""In docs/fast.md."""
 WHOLE = "<!-- whole runs begin -->", "<!-- whole runs end -->"
 
 
@@ -70,7 +78,7 @@ def goals(results: dict[str, Found]) -> str:
     """Hold fedquilt's figures against the goals."""
     lines = [
         "| work | times the plain loop's speed | goal | | times the fastest peer's | goal | | with defaults: plain, peer "
-        f"| start-up without compiling, s (goal {START_UP:g}) | memory, MB |",
+        f"| start-up with defaults and a warm cache, s (goal {START_UP:g} for {', '.join(SOON).upper()}) | memory, MB |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for workload, goal in GOALS.items():
@@ -83,7 +91,7 @@ def goals(results: dict[str, Found]) -> str:
             *_held(ahead(found, ours, peers=False), goal.plain),
             *_held(ahead(found, ours, peers=True), goal.peer),
             ", ".join(_times(ahead(found, defaults, peers)) for peers in (False, True)) if defaults else "not measured",
-            _start_up([row for row in (ours, defaults) if row]),
+            _start_up(defaults, workload in SOON),
             _memory(ours["memory_mb"], MEMORY.get(workload)),
         ]
         lines.append(f"| {workload.upper()} | {' | '.join(cells)} |")
@@ -102,13 +110,55 @@ def _verdict(reached: bool) -> str:
     return "reached" if reached else "**not reached**"
 
 
-def _start_up(rows: list[Row]) -> str:
-    eager = [row["start_up"] for row in rows if row.get("about", "").endswith("eager")]
-    return f"{max(eager):.1f}, {_verdict(max(eager) <= START_UP)}" if eager else "not measured"
+def _start_up(defaults: Row | None, goal: bool) -> str:
+    """Tell of the start-up of the program without an engine: the one before it has left compiled code in the cache."""
+    if defaults is None:
+        return "not measured"
+    return f"{defaults['start_up']:.1f}" + (f", {_verdict(defaults['start_up'] <= START_UP)}" if goal else "")
 
 
 def _memory(megabytes: float, goal: float | None) -> str:
     return f"{megabytes}, {_verdict(megabytes <= goal)} (goal {goal:g})" if goal else f"{megabytes}"
+
+
+def short(results: dict[str, Found]) -> str:
+    """Tell, a line a workload, how fast a run is that chooses nothing."""
+    lines = [
+        "| workload | s a round | times the plain loop's speed | times the fastest other framework's |",
+        "|---|---|---|---|",
+    ]
+    for name, found in results.items():
+        ours = of(found, DEFAULTS)
+        if ours:
+            times = " | ".join(_times(ahead(found, ours, peers)) for peers in (False, True))
+            lines.append(f"| {name.upper()}: {WORKLOADS[name].about} | {seconds(ours):.3g} | {times} |")
+    commits = sorted({found["commit"] for found in results.values() if "commit" in found})
+    return "\n".join([*lines, "", f"Measured at commit {', '.join(commits)}."])
+
+
+def roofline(limits: dict[str, dict], results: dict[str, Found]) -> str:
+    """Tell how near rounds come to what the machine can do, and how much faster than the plain loop anybody could be."""
+    lines = [
+        "| work | GFLOP | GB | attainable, s | by | taken, s | share | goal "
+        "| | times the plain loop's speed | the most possible |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, goal in SHARES.items():
+        if name not in limits:
+            lines.append(f"| {name.upper()} | not measured | | | | | | {goal}% | | | |")
+            continue
+        row, found = limits[name], results.get(name, {"rows": []})
+        share, ours = row["attainable"] / row["taken"], of(found, OURS)
+        times = ahead(found, ours, peers=False) if ours else None
+        ratios = (f"{times[0]:.2f}", f"{times[0] / share:.1f}") if times else ("", "")
+        counted = f"{row['operations'] / 1e9:.1f} | {row['bytes'] / 1e9:.2f} | {row['attainable']:.4f} | {row['bound']}"
+        reached = f"{100 * share:.0f}% | {goal}% | {_verdict(100 * share >= goal)}"
+        lines.append(f"| {name.upper()} | {counted} | {row['taken']:.4f} | {reached} | {' | '.join(ratios)} |")
+    about = {f"commit {row['commit']}; {row['machine']}" for row in limits.values()}
+    loads = [row["load"] for row in limits.values()]
+    said = [f"- {each}" for each in sorted(about)]
+    said += [f"- load before the rounds: {min(loads)} to {max(loads)}"] if loads else []
+    return "\n".join([*lines, "", *said])
 
 
 def conditions(results: dict[str, Found]) -> str:
@@ -126,9 +176,15 @@ def summary(results: dict[str, Found]) -> str:
     return f"{conditions(results)}\n\n{goals(results)}\n\n{programs(results)}"
 
 
-def written(text: str, results: dict[str, Found], wholes: list[Whole]) -> str:
+def written(text: str, results: dict[str, Found], wholes: list[Whole], limits: dict[str, dict]) -> str:
     """Return a README's text with the tables put in."""
-    for begin, end, table in ((*WHOLE, whole_table(wholes)), (BEGIN, END, summary(results))):
+    tables = (
+        (*WHOLE, whole_table(wholes)),
+        (*ROOFLINE, roofline(limits, results)),
+        (*SHORT, short(results)),
+        (BEGIN, END, summary(results)),
+    )
+    for begin, end, table in tables:
         if begin in text:
             before, rest = text.split(begin)
             text = f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
@@ -143,7 +199,9 @@ def publish(folder: Path) -> None:
     readme = folder / "README.md"
     places = "\n".join([*WHOLE, "", BEGIN, END])
     text = readme.read_text() if readme.exists() else f"{places}\n\n![Seconds a round](results.png)\n"
-    readme.write_text(written(text, results, wholes))
+    readme.write_text(written(text, results, wholes, kept_limits(folder)))
+    if folder == HERE:
+        DOCS.write_text(written(DOCS.read_text(), results, wholes, kept_limits(folder)))
 
 
 if __name__ == "__main__":

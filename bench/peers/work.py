@@ -166,6 +166,8 @@ PHOTO = 256
 """Pixels along the side of a photo; the model sees its middle."""
 KINKS = 0.03
 """The share for ReLU after max-pooling: where the last bit decides a maximum, another pixel gets the gradient."""
+ROUNDING = 0.12
+"""For MobileNetV2, whose float32 is far from exact: two steps of the plain loop differ by 10% from the same in float64."""
 
 WORKLOADS = {
     work.name: work
@@ -286,7 +288,7 @@ WORKLOADS = {
             batch=32,
             lr=0.005,
             threads=None,
-            share=KINKS,
+            share=ROUNDING,
         ),
         Work(
             "w10",
