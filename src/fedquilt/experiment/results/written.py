@@ -72,5 +72,7 @@ def published(value: PublishedValue | None, metric: CellMetric) -> str:
 
 
 def difference(cell: Cell) -> str:
-    """Write ours less the published value."""
-    return "" if cell.difference is None else unit_of(cell.metric).number(cell.difference, sign=True)
+    """Write ours less the published value, with as many digits as ours."""
+    if cell.difference is None:
+        return ""
+    return unit_of(cell.metric).number(cell.difference, sign=True, beside=cell.value)
