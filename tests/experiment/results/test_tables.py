@@ -7,6 +7,7 @@ import io
 import math
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.results.cells import Cell, cells_from
 from fedquilt.experiment.results.latex import escaped
 from fedquilt.experiment.results.table import ResultTable, table_of
+from fedquilt.experiment.results.written import difference
 
 
 def wei() -> tuple[Experiment, list[Cell]]:
@@ -55,6 +57,16 @@ def test_markdown() -> None:
     assert "**89.87 ± 2.20**" in lines[4]
     assert "Mean ± sample standard deviation over 3 repeats (run.seed)." in text
     assert "underlined: not significantly worse than it (paired t-test, 95%)." in text
+
+
+def test_a_small_difference_has_the_digits_of_its_value() -> None:
+    experiment, cells = wei()
+    first = next(cell for cell in cells if cell.published is not None)
+    assert first.published is not None
+    assert first.published.value is not None
+    near = replace(first, value=first.published.value - 2.37e-5)
+    assert difference(near) == "−0.00"
+    assert "−0.00 |" in table_of(experiment, [near if cell is first else cell for cell in cells]).to_markdown()
 
 
 def test_latex_is_what_latex_takes() -> None:
