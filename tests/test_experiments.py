@@ -113,6 +113,9 @@ def test_wei_2022_runs_with_the_values_that_were_chosen(results: Any) -> None:
     for name in {cell.key[0] for cell in rates.cells}:
         best = max((cell for cell in rates.known if cell.key[0] == name), key=lambda cell: cell.value or 0.0)
         assert cases[name]["method"]["lr"] == float(best.key[1]), name
+    for file in ("table-1.toml", "table-2.toml", "penalties.toml"):
+        for name, case in tables_of(folder / file)["case"]["set"].items():
+            assert name not in cases or case["method"]["lr"] == cases[name]["method"]["lr"], (file, name)
     (penalties,) = results.measured(folder / "penalties.toml")
     assert penalties.known
     for cell in penalties.known:
