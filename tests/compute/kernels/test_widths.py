@@ -45,7 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Compile the kernel in every way that this processor can run."""
     folder, source = tmp_path_factory.mktemp("built"), Path(build.__file__).with_name("stack.cpp")
     kept = [flag for flag in build.FLAGS if flag != "-O3"]
-    found = {}
+    found: dict[str, Path] = {}
     for name, (flags, needed) in BUILDS.items():
         if processor_has(needed):
             found[name] = folder / f"{len(found)}.so"
