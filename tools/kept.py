@@ -5,7 +5,7 @@
 writes `experiments/<paper>/results/<file>.jsonl`, or `<file>.<scale>.jsonl` for another scale than the full one. A line has
 the trial's name, how it ended, the digests of its model and of its settings, the commit and the machine, and its metrics:
 every evaluation, with what was spent since the one before. Figures of trained models are kept as their numbers, in
-`<file>.figures.json`, and as SVG.
+`<file>.figures.json`, and as drawings: SVG, or PNG where they have thousands of points.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ROOT = Path(__file__).resolve().parents[1]
 EXPERIMENTS = ROOT / "experiments"
 FULL = "full"
 NOTHING = History([])
-DRAWN = ("interpolation", "features")
-"""Figures that need trained models, which are not kept."""
+DRAWN = {"interpolation": "svg", "features": "png"}
+"""Figures that need trained models, which are not kept, and as what they are drawn."""
 
 
 def kept_path(file: Path, scale: str) -> Path:
@@ -110,8 +110,8 @@ def keep_figures(experiment: Experiment, folder: Path, path: Path) -> None:
     path.with_suffix(".figures.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n", "utf-8")
     with tempfile.TemporaryDirectory() as out:
         report(folder, out=out)
-        for name in DRAWN:
-            for drawing in sorted(Path(out).glob(f"**/*-{name}*.svg")):
+        for name, kind in DRAWN.items():
+            for drawing in sorted(Path(out).glob(f"**/*-{name}*.{kind}")):
                 if drawing.stem.endswith("accuracy"):
                     continue
                 shutil.copy(drawing, path.with_name(f"{path.stem}-{drawing.name}"))

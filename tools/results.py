@@ -84,8 +84,8 @@ def figures(path: Path) -> str:
     numbers = path.with_suffix(".figures.json")
     found = json.loads(numbers.read_text(encoding="utf-8")) if numbers.exists() else []
     lines = [line for each in found for line in _figure(each)]
-    drawings = sorted(path.parent.glob(f"{path.stem}-*.svg")) if found else []
-    lines += [f"![{drawing.stem}](results/{drawing.name})\n" for drawing in drawings]
+    drawings = sorted(each for each in path.parent.glob(f"{path.stem}-*") if each.suffix in {".svg", ".png"})
+    lines += [f"![{drawing.stem}](results/{drawing.name})\n" for drawing in drawings if found]
     return "\n".join(lines)
 
 

@@ -93,7 +93,8 @@ def _panels(panels: Sequence[Mapping[str, Any]]) -> Any:
     for panel in panels:
         groups = {EVERYONE: panel["everyone"]} | {f"client {key}": points for key, points in panel["clients"].items()}
         rows = [{"of": name, "x": float(x), "y": float(y)} for name, points in groups.items() for x, y in points]
-        chart = alt.Chart(alt.InlineData(values=rows)).mark_circle(size=16, opacity=0.8)
+        # Without a label for every point, of which there are thousands.
+        chart = alt.Chart(alt.InlineData(values=rows)).mark_circle(size=16, opacity=0.8, aria=False)
         words = f"discrepancy {float(panel['discrepancy']):.3g}; {100 * float(panel['explained']):.0f}% of the variance"
         plain = alt.Axis(labels=False, ticks=False, grid=False)
         charts.append(
@@ -104,4 +105,4 @@ def _panels(panels: Sequence[Mapping[str, Any]]) -> Any:
                 tooltip=[alt.Tooltip("of:N", title=" ")],
             ).properties(width=PANEL, height=PANEL, title=str(panel["title"]))
         )
-    return styled(alt.concat(*charts, columns=3, spacing=20))
+    return styled(alt.concat(*charts, columns=4 if len(charts) == 4 else 3, spacing=20))
