@@ -150,8 +150,8 @@ def measure(name: str, work: Work, count: int, pipes: list[Connection]) -> dict[
     }
 
 
-def keep(found: dict[str, dict[str, object]]) -> None:
-    """Write what was found beside what was found before, and the tables anew."""
+def keep(name: str, found: dict[str, object]) -> None:
+    """Write what was found of a workload beside the others, and the tables anew."""
     sys.path.append(str(PEERS))
     from run import conditions  # noqa: PLC0415
     from table import publish  # noqa: PLC0415
@@ -160,8 +160,8 @@ def keep(found: dict[str, dict[str, object]]) -> None:
     about = {"commit": at["commit"], "when": at["when"], "machine": at["machine"].partition(", load")[0]}
     path = PEERS / "results" / "roofline.json"
     before = json.loads(path.read_text()) if path.exists() else {}
-    rows = before | {name: about | row for name, row in found.items()}
-    lines = [f"{json.dumps(name)}: {json.dumps(rows[name])}" for name in sorted(rows, key=lambda name: int(name[1:]))]
+    rows = before | {name: about | found}
+    lines = [f"{json.dumps(each)}: {json.dumps(rows[each])}" for each in sorted(rows, key=lambda each: int(each[1:]))]
     path.write_text("{\n " + ",\n ".join(lines) + "\n}\n")
     publish(PEERS)
 
@@ -180,7 +180,7 @@ def main() -> None:
     limits(pipes, SIDE)
     try:
         for name in arguments.workloads or ("w1", "w2", "w4", "w5", "w6", "w7", "w8", "w10"):
-            keep({name: measure(name, WORKLOADS[name], arguments.rounds, pipes)})
+            keep(name, measure(name, WORKLOADS[name], arguments.rounds, pipes))
     finally:
         for worker in workers:
             worker.kill()
