@@ -7,6 +7,7 @@ keys would collide there.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,9 +25,26 @@ def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
     >>> bool(a.integers(2**60) == b.integers(2**60))
     True
     """
+    return np.random.Generator(np.random.Philox(_Key(_hashed(seed, purpose, key))))  # type: ignore[arg-type]
+
+
+def brief_generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
+    """Return a generator with the same draws as `generator`, for use until the next call of this function.
+
+    A thread has one such generator, which is set to a key's beginning. That takes a third of the time of making one, which
+    counts where thousands of clients draw a few numbers each.
+
+    >>> bool(brief_generator(1, "select", 7).integers(2**60) == generator(1, "select", 7).integers(2**60))
+    True
+    """
+    _BRIEF.state["state"]["key"] = np.frombuffer(_hashed(seed, purpose, key), dtype=np.uint64)
+    _BRIEF.philox.state = _BRIEF.state
+    return _BRIEF.generator
+
+
+def _hashed(seed: int, purpose: str, key: tuple[int, ...]) -> bytes:
     text = f"{seed}/{purpose}" + "".join([f"/{int(part)}" for part in key])
-    key_ = _Key(hashlib.blake2b(text.encode(), digest_size=16).digest())
-    return np.random.Generator(np.random.Philox(key_))  # type: ignore[arg-type]
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 class _Key(ISeedSequence):
@@ -37,6 +55,18 @@ class _Key(ISeedSequence):
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> npt.NDArray[Any]:
         return np.frombuffer(self._key, dtype=dtype, count=n_words)
+
+
+class _Brief(threading.local):
+    """A thread's generator for brief use, and the state that it has at the beginning of a key's draws."""
+
+    def __init__(self) -> None:
+        self.philox = np.random.Philox(_Key(bytes(16)))  # type: ignore[arg-type]
+        self.generator = np.random.Generator(self.philox)
+        self.state: Any = self.philox.state
+
+
+_BRIEF = _Brief()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm, Batches, Sample, Shortened
 from fedquilt.algorithm.context import ClientData, Context
-from fedquilt.base.rng import generator
+from fedquilt.base.rng import brief_generator, generator
 from fedquilt.base.types import Indices
 from fedquilt.round.local_step import Batch
 from fedquilt.round.prefetch import made_ahead
@@ -34,7 +34,7 @@ class BatchLoader:
     @classmethod
     def of(cls, algorithm: Algorithm, context: Context, data: ClientData, purpose: str = "") -> BatchLoader:
         """Draw a client's batches."""
-        rng = generator(context.seed, f"{purpose}sample", *context.key)
+        rng = brief_generator(context.seed, f"{purpose}sample", *context.key)
         batches = algorithm.sample(len(data), rng, context.round)
         return cls(data, batches, _importance(algorithm, context, data), context, algorithm.sample, purpose)
 

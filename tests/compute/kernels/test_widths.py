@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import subprocess
 from itertools import pairwise
 from pathlib import Path
 
@@ -43,14 +42,13 @@ def processor_has(flag: str) -> bool:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Compile the kernel in every way that this processor can run."""
-    folder, source = tmp_path_factory.mktemp("built"), Path(build.__file__).with_name("stack.cpp")
-    kept = [flag for flag in build.FLAGS if flag != "-O3"]
+    folder, sources = tmp_path_factory.mktemp("built"), sorted(Path(build.__file__).parent.glob("stack*.cpp"))
+    kept = [flag for flag in build.FLAGS if not flag.startswith("-O")]
     found: dict[str, Path] = {}
     for name, (flags, needed) in BUILDS.items():
         if processor_has(needed):
             found[name] = folder / f"{len(found)}.so"
-            command = [*build.cpp_compiler(), *kept, *flags, str(source), "-o", str(found[name])]
-            subprocess.run(command, check=True, capture_output=True)
+            build.compile_files([*build.cpp_compiler(), *kept, *flags], sources, found[name])
     return found
 
 

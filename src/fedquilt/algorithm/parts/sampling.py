@@ -49,9 +49,11 @@ class Epochs:
         cuts = _cuts(count, used, size)
         if size >= examples:
             return Batches(np.tile(np.arange(examples, dtype=np.int64), count), cuts)
+        if count == 1:
+            return Batches(rng.permutation(examples)[:used], cuts)
         draws = count if self.reshuffle else 1
         passes = [rng.permutation(examples)[:used] for _ in range(draws)]
-        return Batches(passes[0] if count == 1 else np.concatenate(passes * (count // draws)), cuts)
+        return Batches(np.concatenate(passes * (count // draws)), cuts)
 
     def a_pass(self, examples: int, round_: int = 1) -> int:
         """Return how many of a client's examples a pass trains on: all, but for a last batch that is left out."""
@@ -71,7 +73,9 @@ class Epochs:
         return examples - last if left_out else examples
 
     def _size(self, examples: int, round_: int) -> int:
-        batch = self.batch if isinstance(self.batch, int | float) else scheduled(self.batch)(round_)
+        if isinstance(self.batch, int):
+            return min(max(self.batch, 1), examples)
+        batch = self.batch if isinstance(self.batch, float) else scheduled(self.batch)(round_)
         return examples if batch >= examples else whole(batch)
 
 

@@ -1,4 +1,7 @@
-"""Compiles the C++ files of this folder on first use, for this processor, and keeps the results between runs."""
+"""Compiles the C++ files of this folder on first use, for this processor, and keeps the results between runs.
+
+A kernel is a file, or several that are compiled side by side: `stack` is stack.cpp, stack_forward.cpp and so on.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,23 +25,23 @@ from torch import Tensor, nn
 from fedquilt.base.cache_folder import private_folder
 from fedquilt.base.errors import FedquiltError
 
-FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC")
+FLAGS = ("-O2", "-std=c++17", "-ffp-contract=off", "-fPIC")
 """Not what makes results depend on the compiler: where a product and a sum are rounded once, the files say so."""
 
 
 @functools.cache
 def library(name: str) -> ctypes.CDLL:
-    """Return a compiled file of this folder, compiling it unless that was done before."""
+    """Return a compiled kernel of this folder, compiling it unless that was done before."""
     path, command = _made_as(name)
     if path.exists():
         with suppress(OSError):  # a file that was damaged is made again
             return ctypes.CDLL(str(path))
-    _compile(command, path)
+    compile_files(command, _sources(name), path)
     return ctypes.CDLL(str(path))
 
 
 def compiled_before(name: str) -> bool:
-    """Say whether a file of this folder was compiled before, here and with the same compiler.
+    """Say whether a kernel of this folder was compiled before, here and with the same compiler.
 
     >>> compiled_before("nothing of that name")
     False
@@ -47,16 +52,22 @@ def compiled_before(name: str) -> bool:
         return False
 
 
+def _sources(name: str) -> list[Path]:
+    """Return the files of a kernel."""
+    folder = Path(__file__).parent
+    return [folder / f"{name}.cpp", *sorted(folder.glob(f"{name}_*.cpp"))]
+
+
 @functools.cache
 def _made_as(name: str) -> tuple[Path, list[str]]:
-    """Return where a compiled file is kept, and the command that makes it, but for that place."""
-    source = Path(__file__).with_name(f"{name}.cpp")
+    """Return where a compiled kernel is kept, and the command that makes it, but for its files and that place."""
     compiler = cpp_compiler()
     native = "-mcpu=native" if platform.machine() in {"arm64", "aarch64"} else "-march=native"
     command = [*compiler, *FLAGS, native]
-    read = source.read_bytes() + source.with_name("lanes.h").read_bytes()
+    headers = sorted(Path(__file__).parent.glob("*.h"))
+    read = b"".join(file.read_bytes() for file in [*_sources(name), *headers])
     key = hashlib.sha256(read + "\n".join([*command, _version(compiler)]).encode()).hexdigest()[:24]
-    return private_folder() / f"{name}-{key}.so", [*command, str(source)]
+    return private_folder() / f"{name}-{key}.so", command
 
 
 @functools.cache
@@ -83,11 +94,14 @@ def _version(compiler: list[str]) -> str:
     return _run([*compiler, "--version"])
 
 
-def _compile(command: list[str], path: Path) -> None:
-    """Compile beside the place and move the result there, so that nobody sees half of it."""
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+def compile_files(command: Sequence[str], sources: Sequence[Path], path: Path) -> None:
+    """Compile files side by side, and move the library that they make to its place, so that nobody sees half of it."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder, ThreadPoolExecutor() as threads:
+        objects = [str(Path(folder) / f"{source.stem}.o") for source in sources]
+        calls = [[*command, "-c", str(source), "-o", to] for source, to in zip(sources, objects, strict=True)]
+        list(threads.map(_run, calls))
         made = Path(folder) / path.name
-        _run([*command, "-o", str(made)])
+        _run([*command, "-shared", *objects, "-o", str(made)])
         made.replace(path)
 
 

@@ -6,7 +6,6 @@
 
 #include "lanes.h"
 
-#include <cmath>
 #include <vector>
 
 namespace {
@@ -87,7 +86,7 @@ void group_norm_forward(const float* x, const float* weight, const float* bias, 
         spread += two[c] / places - own * own + apart * apart;
       }
       spread = spread < 0 ? 0 : spread / each;
-      mean[g] = float(middle), rstd[g] = float(1 / std::sqrt(spread + eps));
+      mean[g] = float(middle), rstd[g] = float(1 / __builtin_sqrt(spread + eps));
     }
     affine(channels, groups, weight, bias, mean, rstd, scale.data(), shift.data());
     for (int64_t place = 0; place < places; place++, x += channels, y += channels)

@@ -9,90 +9,13 @@
 //
 // A client's sums run over its own examples in their own order: who else is trained in the same call changes nothing.
 
-#include "lanes.h"
+#include "stack.h"
 
-#include <algorithm>
-#include <cmath>
 #include <vector>
 
+using namespace stack;
+
 namespace {
-
-constexpr int64_t ROWS = V == 16 ? 12 : 6;   // examples whose sums, two registers each, stay in registers
-constexpr int64_t INPUTS = V == 16 ? 8 : 6;  // inputs whose weights, two registers each, stay in registers
-constexpr int64_t WIDE = 2 * V;
-constexpr int64_t PARTS = LANES / V;
-constexpr int64_t SIDES = V == 16 ? 4 : 2;  // inputs whose gradients, PARTS registers each for up to
-constexpr int64_t EACH = V == 16 ? 5 : 3;   // so many examples, stay in registers
-
-enum Activation : int64_t { NONE, RELU, COSINE };
-
-struct Layer {
-  int64_t inputs, outputs, weight, bias;  // where weight and bias begin in a client's vector; -1: it has no bias
-  Activation activation;
-  float scale;
-  int64_t padded, rows, offsets;  // outputs in whole registers; where both begin in the blocks
-};
-
-// How a direction becomes a step; `start` and `given` lie in blocks, or are null.
-struct Rule {
-  float lr, momentum, decay, pull;
-  const float *start, *given;
-  bool plain() const { return !momentum && !decay && !pull && !given; }
-};
-
-// What is added to the mean loss for the last layer's inputs F: beta ||F||_F, and gamma times the distance, or its square, of
-// their mean from `drawn`.
-struct Penalty {
-  float beta, gamma;
-  bool squared;
-  const float* drawn;
-};
-
-inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-// Cuts m examples into groups of at most `most`, as even as they can be: registers are best used so.
-template <typename Work>
-void each_group(int64_t m, int64_t most, Work work) {
-  const int64_t groups = (m + most - 1) / most;
-  for (int64_t group = 0; group < groups; group++) {
-    const int64_t first = m * group / groups;
-    work(first, m * (group + 1) / groups - first);
-  }
-}
-
-inline Lanes get(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
-inline void put(float* to, Lanes lanes) { *reinterpret_cast<Unaligned*>(to) = lanes; }
-
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define SHUFFLES
-#endif
-#endif
-
-// The sum of LANES numbers in their registers, by halves.
-inline float sum(Lanes* parts) {
-  for (int64_t half = PARTS / 2; half; half /= 2)
-    for (int64_t part = 0; part < half; part++) parts[part] += parts[part + half];
-  Lanes lanes = parts[0];
-#if defined(SHUFFLES) && defined(__AVX512F__)
-  lanes += __builtin_shufflevector(lanes, lanes, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
-  lanes += __builtin_shufflevector(lanes, lanes, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
-  lanes += __builtin_shufflevector(lanes, lanes, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
-  lanes += __builtin_shufflevector(lanes, lanes, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
-  return lanes[0];
-#elif defined(SHUFFLES) && defined(__AVX__)
-  lanes += __builtin_shufflevector(lanes, lanes, 4, 5, 6, 7, 0, 1, 2, 3);
-  lanes += __builtin_shufflevector(lanes, lanes, 2, 3, 0, 1, 6, 7, 4, 5);
-  lanes += __builtin_shufflevector(lanes, lanes, 1, 0, 3, 2, 5, 4, 7, 6);
-  return lanes[0];
-#else
-  float each[V];
-  std::memcpy(each, &lanes, sizeof each);
-  for (int64_t half = V / 2; half; half /= 2)
-    for (int64_t l = 0; l < half; l++) each[l] += each[l + half];
-  return each[0];
-#endif
-}
 
 // The sine and the cosine, to two units in the last place of 1.
 inline void sine_and_cosine(Lanes x, Lanes& sine, Lanes& cosine) {
@@ -113,7 +36,7 @@ inline void sine_and_cosine(Lanes x, Lanes& sine, Lanes& cosine) {
   for (int64_t l = 0; l < V / 2; l++) together &= each[l];
   if (together == -1) return;
   for (int64_t l = 0; l < V; l++)  // also what is no number
-    if (!near[l]) sine[l] = std::sin(x[l]), cosine[l] = std::cos(x[l]);
+    if (!near[l]) sine[l] = __builtin_sinf(x[l]), cosine[l] = __builtin_cosf(x[l]);
 }
 
 // Between a client's vector, rows of weights one output each, and blocks.
@@ -132,7 +55,7 @@ void each_weight(const Layer& layer, Move move) {
 
 // What fills up registers becomes 0: a client's NaN may have got there, and must not reach the next client.
 void pack(const std::vector<Layer>& layers, const float* vector, std::vector<float>& blocks) {
-  std::fill(blocks.begin(), blocks.end(), 0.0f);
+  blocks.assign(blocks.size(), 0.0f);
   for (const Layer& layer : layers)
     each_weight(layer, [&](int64_t there, int64_t here) { blocks[here] = vector[there]; });
 }
@@ -140,252 +63,6 @@ void pack(const std::vector<Layer>& layers, const float* vector, std::vector<flo
 void unpack(const std::vector<Layer>& layers, const float* blocks, float* vector) {
   for (const Layer& layer : layers)
     each_weight(layer, [&](int64_t there, int64_t here) { vector[there] = blocks[here]; });
-}
-
-// R rows of X times a block of C registers of weights.
-template <int64_t R, int64_t C>
-void products(const float* x, int64_t inputs, const float* block, const float* offsets, float* out, int64_t width) {
-  Lanes sums[R][C];
-#pragma GCC unroll 12
-  for (int64_t r = 0; r < R; r++)
-#pragma GCC unroll 12
-    for (int64_t c = 0; c < C; c++) sums[r][c] = get(offsets + c * V);
-  for (int64_t p = 0; p < inputs; p++, block += C * V) {
-    Lanes b[C];
-#pragma GCC unroll 12
-    for (int64_t c = 0; c < C; c++) b[c] = get(block + c * V);
-#pragma GCC unroll 12
-    for (int64_t r = 0; r < R; r++) {
-      const float each = x[r * inputs + p];
-#pragma GCC unroll 12
-      for (int64_t c = 0; c < C; c++) sums[r][c] = fused(each, b[c], sums[r][c]);
-    }
-  }
-#pragma GCC unroll 12
-  for (int64_t r = 0; r < R; r++)
-#pragma GCC unroll 12
-    for (int64_t c = 0; c < C; c++) put(out + r * width + c * V, sums[r][c]);
-}
-
-template <int64_t R, int64_t C>
-void some_products(int64_t rows, const float* x, int64_t inputs, const float* block, const float* offsets, float* out,
-                   int64_t width) {
-  if (rows == R) return products<R, C>(x, inputs, block, offsets, out, width);
-  if constexpr (R > 1) some_products<R - 1, C>(rows, x, inputs, block, offsets, out, width);
-}
-
-void forward(const Layer& layer, const float* x, int64_t m, const float* blocks, float* out) {
-  const float *weights = blocks + layer.rows, *offsets = blocks + layer.offsets;
-  for (int64_t j = 0; j < layer.padded; j += WIDE)
-    each_group(m, ROWS, [&](int64_t i, int64_t rows) {
-      const float *a = x + i * layer.inputs, *block = weights + j * layer.inputs;
-      float* to = out + i * layer.padded + j;
-      if (layer.padded - j >= WIDE) some_products<ROWS, 2>(rows, a, layer.inputs, block, offsets + j, to, layer.padded);
-      else some_products<ROWS, 1>(rows, a, layer.inputs, block, offsets + j, to, layer.padded);
-    });
-}
-
-// The direction of P inputs' weights, C registers each, and the step along it. `d` is of the outputs.
-template <int64_t P, int64_t C>
-void directions(const float* x, int64_t inputs, const float* d, int64_t width, int64_t m, float* w, float* velocity,
-                const float* start, const float* given, const Rule& rule, bool plain) {
-  Lanes sums[P][C];
-#pragma GCC unroll 12
-  for (int64_t p = 0; p < P; p++)
-#pragma GCC unroll 12
-    for (int64_t c = 0; c < C; c++) {
-      sums[p][c] = Lanes{};
-      if (plain) continue;
-      const int64_t at = (p * C + c) * V;
-      const Lanes now = get(w + at);
-      if (given) sums[p][c] = get(given + at);
-      if (rule.decay) sums[p][c] = fused(rule.decay, now, sums[p][c]);
-      if (rule.pull) sums[p][c] = fused(rule.pull, now - get(start + at), sums[p][c]);
-      if (velocity) sums[p][c] = fused(rule.momentum, get(velocity + at), sums[p][c]);
-    }
-  for (int64_t i = 0; i < m; i++) {
-    Lanes b[C];
-#pragma GCC unroll 12
-    for (int64_t c = 0; c < C; c++) b[c] = get(d + i * width + c * V);
-#pragma GCC unroll 12
-    for (int64_t p = 0; p < P; p++) {
-      const float each = x[i * inputs + p];
-#pragma GCC unroll 12
-      for (int64_t c = 0; c < C; c++) sums[p][c] = fused(each, b[c], sums[p][c]);
-    }
-  }
-#pragma GCC unroll 12
-  for (int64_t p = 0; p < P; p++)
-#pragma GCC unroll 12
-    for (int64_t c = 0; c < C; c++) {
-      const int64_t at = (p * C + c) * V;
-      if (velocity) put(velocity + at, sums[p][c]);
-      put(w + at, fused(-rule.lr, sums[p][c], get(w + at)));
-    }
-}
-
-// Takes the step of a layer's weights, or of its bias, whose one input is 1.
-void step(int64_t inputs, int64_t padded, const float* x, const float* d, int64_t m, int64_t first, float* blocks,
-          float* velocities, const Rule& rule) {
-  const bool plain = rule.plain();
-  for (int64_t j = 0; j < padded; j += WIDE) {
-    const bool whole = padded - j >= WIDE;
-    for (int64_t p = 0, count; p < inputs; p += count) {
-      const int64_t left = inputs - p, at = first + j * inputs + p * (whole ? WIDE : V);
-      count = left >= INPUTS ? INPUTS : left >= 2 ? 2 : 1;
-      float* velocity = velocities ? velocities + at : nullptr;
-      const float *start = rule.start ? rule.start + at : nullptr, *given = rule.given ? rule.given + at : nullptr;
-      const auto take = [&](auto directions) {
-        directions(x + p, inputs, d + j, padded, m, blocks + at, velocity, start, given, rule, plain);
-      };
-      if (count == INPUTS) take(whole ? directions<INPUTS, 2> : directions<INPUTS, 1>);
-      else if (count == 2) take(whole ? directions<2, 2> : directions<2, 1>);
-      else take(whole ? directions<1, 2> : directions<1, 1>);
-    }
-  }
-}
-
-// The gradient of P inputs for R examples.
-template <int64_t P, int64_t R>
-void input_gradients(const Layer& layer, const float* d, const float* weights, int64_t p, float* d_x, int64_t width) {
-  Lanes sums[R][P][PARTS] = {};
-  const auto add = [&](int64_t j, int64_t part) __attribute__((always_inline)) {
-    const int64_t block = j / WIDE * WIDE, wide = least(layer.padded - block, WIDE);
-    const float* from = weights + block * layer.inputs + p * wide + (j - block);
-    Lanes w[P];
-#pragma GCC unroll 12
-    for (int64_t q = 0; q < P; q++) w[q] = get(from + q * wide);
-#pragma GCC unroll 12
-    for (int64_t r = 0; r < R; r++) {
-      const Lanes each = get(d + r * layer.padded + j);
-#pragma GCC unroll 12
-      for (int64_t q = 0; q < P; q++) sums[r][q][part] = fused(w[q], each, sums[r][q][part]);
-    }
-  };
-  int64_t j = 0;
-  for (; j + LANES <= layer.padded; j += LANES)
-#pragma GCC unroll 12
-    for (int64_t part = 0; part < PARTS; part++) add(j + part * V, part);
-#pragma GCC unroll 12
-  for (int64_t part = 0; part < PARTS - 1; part++)
-    if (j + part * V < layer.padded) add(j + part * V, part);
-#pragma GCC unroll 12
-  for (int64_t r = 0; r < R; r++)
-#pragma GCC unroll 12
-    for (int64_t q = 0; q < P; q++) d_x[r * width + p + q] = sum(sums[r][q]);
-}
-
-template <int64_t P, int64_t R>
-void some_gradients(int64_t rows, const Layer& layer, const float* d, const float* weights, int64_t p, float* d_x,
-                    int64_t width) {
-  if (rows == R) return input_gradients<P, R>(layer, d, weights, p, d_x, width);
-  if constexpr (R > 1) some_gradients<P, R - 1>(rows, layer, d, weights, p, d_x, width);
-}
-
-// The gradient of a layer's inputs: dX = dY W', in rows of `width`.
-void backward(const Layer& layer, const float* d, int64_t m, const float* blocks, float* d_x, int64_t width) {
-  const float* weights = blocks + layer.rows;
-  const int64_t together = layer.inputs / SIDES * SIDES;
-  for (int64_t p = 0; p < layer.inputs; p += p < together ? SIDES : 1)
-    each_group(m, EACH, [&](int64_t i, int64_t rows) {
-      const float* of_outputs = d + i * layer.padded;
-      if (p < together) some_gradients<SIDES, EACH>(rows, layer, of_outputs, weights, p, d_x + i * width, width);
-      else some_gradients<1, EACH>(rows, layer, of_outputs, weights, p, d_x + i * width, width);
-    });
-}
-
-// The eigenvectors of a symmetric matrix of n rows, as columns of `q`; `a` becomes diagonal. Jacobi's method, by rows.
-void eigenvectors(std::vector<double>& a, std::vector<double>& q, int64_t n) {
-  for (int64_t i = 0; i < n * n; i++) q[i] = i / n == i % n;
-  for (int64_t sweep = 0; sweep < 30; sweep++) {
-    double off = 0, on = 0;
-    for (int64_t i = 0; i < n; i++)
-      for (int64_t j = 0; j < n; j++) (i == j ? on : off) += a[i * n + j] * a[i * n + j];
-    if (!(off > 1e-30 * on)) return;
-    for (int64_t i = 0; i + 1 < n; i++)
-      for (int64_t j = i + 1; j < n; j++) {
-        const double here = a[i * n + j];
-        if (here == 0) continue;
-        const double t = (a[j * n + j] - a[i * n + i]) / (2 * here);
-        const double tangent = (t < 0 ? -1.0 : 1.0) / (std::abs(t) + std::sqrt(t * t + 1));
-        const double c = 1 / std::sqrt(tangent * tangent + 1), s = tangent * c;
-        for (int64_t k = 0; k < n; k++) {
-          const double x = a[k * n + i], y = a[k * n + j], u = q[k * n + i], v = q[k * n + j];
-          a[k * n + i] = c * x - s * y, a[k * n + j] = s * x + c * y;
-          q[k * n + i] = c * u - s * v, q[k * n + j] = s * u + c * v;
-        }
-        for (int64_t k = 0; k < n; k++) {
-          const double x = a[i * n + k], y = a[j * n + k];
-          a[i * n + k] = c * x - s * y, a[j * n + k] = s * x + c * y;
-        }
-      }
-  }
-}
-
-// Adds alpha times the shortest subgradient of a layer's trace norm to `to`, which lies in blocks: with W = U S V', it is
-// U V' over the singular values that are not 0 up to rounding. It is found on the side that has fewer rows, as (W W')^-1/2 W
-// or W (W' W)^-1/2, in double precision.
-void add_trace_norm(const Layer& layer, const float* blocks, float alpha, float* to) {
-  const int64_t m = layer.outputs, k = layer.inputs, n = least(m, k);
-  static thread_local std::vector<double> w, square, q, root;
-  w.resize(m * k), square.assign(n * n, 0), q.resize(n * n), root.assign(n * n, 0);
-  const auto at = [&](int64_t j, int64_t p) {
-    const int64_t block = j / WIDE * WIDE, wide = least(layer.padded - block, WIDE);
-    return layer.rows + block * k + p * wide + (j - block);
-  };
-  // Along the longer side, so that sums run over neighbours.
-  for (int64_t j = 0; j < m; j++)
-    for (int64_t p = 0; p < k; p++) w[m <= k ? j * k + p : p * m + j] = blocks[at(j, p)];
-  const int64_t longer = m <= k ? k : m;
-  for (int64_t i = 0; i < n; i++)
-    for (int64_t j = i; j < n; j++) {
-      double sums[4] = {};
-      const double *one = &w[i * longer], *other = &w[j * longer];
-      int64_t p = 0;
-      for (; p + 4 <= longer; p += 4)
-        for (int64_t l = 0; l < 4; l++) sums[l] += one[p + l] * other[p + l];
-      for (; p < longer; p++) sums[0] += one[p] * other[p];
-      square[i * n + j] = square[j * n + i] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    }
-  eigenvectors(square, q, n);
-  double most = 0;
-  for (int64_t i = 0; i < n; i++) most = square[i * n + i] > most ? square[i * n + i] : most;
-  const double rounding = std::sqrt(most) * double(longer) * 1.1920928955078125e-07;  // as for numbers of float32
-  for (int64_t i = 0; i < n; i++) {
-    const double value = square[i * n + i] > 0 ? std::sqrt(square[i * n + i]) : 0;
-    if (!(value > rounding)) continue;
-    for (int64_t r = 0; r < n; r++)
-      for (int64_t s = 0; s < n; s++) root[r * n + s] += q[r * n + i] * q[s * n + i] / value;
-  }
-  static thread_local std::vector<double> row;
-  for (int64_t r = 0; r < n; r++) {
-    row.assign(longer, 0);
-    for (int64_t s = 0; s < n; s++)
-      for (int64_t p = 0; p < longer; p++) row[p] += root[r * n + s] * w[s * longer + p];
-    for (int64_t p = 0; p < longer; p++) to[m <= k ? at(r, p) : at(p, r)] += alpha * float(row[p]);
-  }
-}
-
-// Adds the gradients of the features' penalties to `d`, in rows of `width`. `features` are in rows of `count`.
-void add_feature_penalties(const float* features, int64_t m, int64_t count, const Penalty& penalty, float* d, int64_t width) {
-  if (penalty.beta) {
-    double square = 0;
-    for (int64_t at = 0; at < m * count; at++) square += double(features[at]) * features[at];
-    const float share = square > 0 ? float(penalty.beta / std::sqrt(square)) : 0.0f;
-    for (int64_t i = 0; i < m; i++)
-      for (int64_t p = 0; p < count; p++) d[i * width + p] += share * features[i * count + p];
-  }
-  if (penalty.gamma) {
-    static thread_local std::vector<double> apart;
-    apart.assign(count, 0);
-    for (int64_t i = 0; i < m; i++)
-      for (int64_t p = 0; p < count; p++) apart[p] += features[i * count + p];
-    double square = 0;
-    for (int64_t p = 0; p < count; p++) apart[p] = apart[p] / m - penalty.drawn[p], square += apart[p] * apart[p];
-    const double share = penalty.squared ? 2.0 * penalty.gamma / m : square > 0 ? penalty.gamma / std::sqrt(square) / m : 0.0;
-    for (int64_t i = 0; i < m; i++)
-      for (int64_t p = 0; p < count; p++) d[i * width + p] += float(share * apart[p]);
-  }
 }
 
 // Turns scores into the gradient of the mean cross-entropy; returns that mean. `weights` are null if all are 1.
@@ -408,7 +85,7 @@ float cross_entropy(float* scores, const int64_t* rows, const int64_t* y, const 
       }
       all_of_them += sum(parts);
     }
-    loss += weight * (std::log(all_of_them) - right);
+    loss += weight * (__builtin_logf(all_of_them) - right);
     const float share = weight / total;
     for (int64_t j = 0; j < padded; j += V) put(row + j, get(row + j) / all_of_them * share);
     row[y[rows[i]]] -= share;
@@ -500,7 +177,7 @@ int stack_train(const int64_t* about, const float* scales, int64_t depth, float*
               for (int64_t l = below.outputs; l < below.padded; l++) d_x[i * below.padded + l] = 0;
             backward(layer, of_outputs, m, blocks.data(), d_x.data(), below.padded);
             if (n == depth - 1 && (beta || gamma)) {
-              const float share = examples ? std::sqrt(examples[client] / float(m)) : 1.0f;
+              const float share = examples ? __builtin_sqrtf(examples[client] / float(m)) : 1.0f;
               const Penalty penalty = {beta * share, gamma, squared != 0, drawn ? drawn + client * layer.inputs : nullptr};
               add_feature_penalties(from, m, layer.inputs, penalty, d_x.data(), below.padded);
             }
