@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from fedquilt.base.cache_folder import private_folder
 from fedquilt.base.errors import FedquiltError
 
-FLAGS = ("-O2", "-std=c++17", "-ffp-contract=off", "-fPIC")
+FLAGS = ("-O2", "-ftree-vectorize", "-std=c++17", "-ffp-contract=off", "-fPIC")
 """Not what makes results depend on the compiler: where a product and a sum are rounded once, the files say so."""
 
 
