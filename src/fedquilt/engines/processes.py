@@ -123,6 +123,7 @@ class ProcessEngine(Executing):
                 warm_up(program, site, state)
             pipes = Pipes(site, program, execution, self.workers, self.start, state)
             try:
-                yield ScheduledSession.on(pipes, server, execution)
+                # A block comes back as one sum: adding its rows up here would keep the workers waiting.
+                yield ScheduledSession.on(pipes, server, execution, sums=execution.block > 1)
             finally:
                 pipes.close()
