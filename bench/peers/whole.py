@@ -7,8 +7,8 @@
 fedquilt chooses its engine itself. With a cold cache, its folder for compiled code is empty; no other program has such a
 folder, so that each is measured once for both. Programs take turns. Who takes longer than --patience times fedquilt, and
 longer than --least, is stopped: the table says "more than". Every measurement is kept at once, in results/whole.json; the
-same command goes on from there, and measures nothing twice. --again NAME measures a program anew. Tables and chart are
-written at the end, also of a run that is interrupted.
+same command goes on from there, and measures nothing twice. --again measures programs anew, at the lengths that are asked
+for. Tables and chart are written at the end, also of a run that is interrupted.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=3, help="how often each is measured")
     parser.add_argument("--patience", type=float, default=4.0, help="times fedquilt that a program is waited for")
     parser.add_argument("--least", type=float, default=60.0, help="seconds that every program is waited for, at least")
-    parser.add_argument("--again", default="", help="programs, with commas, to measure anew")
+    parser.add_argument("--again", default="", help='programs to measure anew: "fedquilt; fedjax, jit"')
     parser.add_argument("--envs", type=Path, default=Path("~/.cache/fedquilt/peers").expanduser())
     parser.add_argument("--out", type=Path, default=HERE, help="folder of results/ and README.md")
     arguments = parser.parse_args()
@@ -128,25 +128,29 @@ def main() -> None:
     arguments.peers = [peer for peer in PEERS if peer.name in {"fedquilt", *names}]
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
     pythons = installed(arguments.peers, arguments.envs)
-    again = set(filter(None, arguments.again.split(",")))
-    found = [each for each in kept_wholes(arguments.out) if each.program not in again]
+    again = {name.strip() for name in arguments.again.split(";")}
+    asked = {(name, rounds) for name in arguments.workloads or LENGTHS for rounds in lengths(name, arguments)}
+    kept = kept_wholes(arguments.out)
+    found = [each for each in kept if each.program not in again or (each.work, each.rounds) not in asked]
     try:
         measure(found, pythons, arguments)
     finally:
         publish(arguments.out)
 
 
+def lengths(name: str, arguments: argparse.Namespace) -> list[int]:
+    """Return the numbers of rounds that a workload is run for."""
+    return [int(each) for each in arguments.lengths.split(",")] if arguments.lengths else list(LENGTHS.get(name, LONG))
+
+
 def measure(found: list[Whole], pythons: dict, arguments: argparse.Namespace) -> None:
     """Measure what was asked for, and is not there yet."""
     for turn_ in range(arguments.times):
         for name in arguments.workloads or LENGTHS:
-            lengths = (
-                [int(each) for each in arguments.lengths.split(",")] if arguments.lengths else LENGTHS.get(name, LONG)
-            )
             with tempfile.TemporaryDirectory() as made:
                 os.environ["PEERS_DATA"] = made
                 WORKLOADS[name].write()
-                for rounds in lengths:
+                for rounds in lengths(name, arguments):
                     turn(found, WORKLOADS[name], rounds, turn_, pythons, Path(made), arguments)
 
 

@@ -37,7 +37,7 @@ BY_KERNELS = 6e-3
 """What kernels save of a step, about: measured on an LSTM for characters and small CNNs. They are compiled in seconds."""
 
 WORTH_KERNELS = 1.0
-"""Seconds that a run must save for kernels to be chosen. Compiling them takes two or three, but only once per machine.
+"""Seconds that a run must save for kernels to be chosen. Compiling them takes one or two, but only once per machine.
 
 Whether they were compiled before does not count: the same spec would give other bits the second time.
 """
