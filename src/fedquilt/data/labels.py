@@ -49,6 +49,18 @@ def number_clients(train: Sequence[Any], test: Sequence[Any]) -> tuple[Indices, 
     return here, numbered(test, first=names)[0]
 
 
+def first_of_each(labels: npt.NDArray[np.integer[Any]], count: int) -> Indices:
+    """Return the positions of the first `count` examples of every class, in the data's order.
+
+    >>> first_of_each(np.array([1, 0, 1, 1, 0]), 2).tolist()
+    [0, 1, 2, 4]
+    """
+    order = np.argsort(labels, kind="stable")
+    _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)
+    number = np.arange(len(labels)) - np.repeat(starts, sizes)
+    return np.sort(order[number < count])
+
+
 def stratified(labels: npt.NDArray[np.integer[Any]], test_fraction: float, seed: int) -> tuple[Indices, Indices]:
     """Return the positions of the training and the test examples, each in the data's order.
 

@@ -42,6 +42,20 @@ def test_reads_files_in_order(folder: Path, name: str) -> None:
     assert split.x[:, 1, 1, 2].tolist() == both[:, 1 + 1024 + 32 + 2].tolist()
 
 
+def test_some_images_of_every_class(folder: Path) -> None:
+    content = [records(20, seed) for seed in range(6)]
+    for number in range(5):
+        write(folder / "cifar10", f"data_batch_{number + 1}.bin", content[number])
+    write(folder / "cifar10", "test_batch.bin", content[5])
+    labels = np.concatenate(content[:5])[:, 0]
+    every, some = cifar10(check=False), cifar10(per_class=2, check=False)
+    rows = sorted(row for label in range(10) for row in np.flatnonzero(labels == label)[:2].tolist())
+    assert len(rows) == 20
+    assert torch.equal(some.train.x, every.train.x[rows])
+    assert some.train.y.tolist() == labels[rows].tolist()
+    assert torch.equal(some.test.x, every.test.x)
+
+
 def test_cut_file(folder: Path) -> None:
     write(folder / "cifar10", "test_batch.bin", records(2, seed=1).ravel()[:-1])
     with pytest.raises(DataError, match="6145 bytes are not a multiple of the record size, 3073"):
