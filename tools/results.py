@@ -44,6 +44,7 @@ class Measured:
     """What is kept of an experiment at one scale: its table, and its cells."""
 
     scale: str
+    title: str
     table: str
     cells: tuple[Cell, ...]
     figures: str
@@ -74,9 +75,8 @@ def _measured(file: Path, scale: str) -> Measured:
     experiment = read_experiment(file, scale=scale)
     cells = cells_from(experiment, kept.read_kept(experiment, kept.kept_path(file, scale)))
     some = [cell for cell in cells if cell.value is not None or cell.published is not None]
-    return Measured(
-        scale, to_markdown(table_of(experiment, some or cells)), tuple(cells), figures(kept.kept_path(file, scale))
-    )
+    table = to_markdown(table_of(experiment, some or cells))
+    return Measured(scale, experiment.title, table, tuple(cells), figures(kept.kept_path(file, scale)))
 
 
 def figures(path: Path) -> str:
@@ -122,16 +122,16 @@ def overview(found: dict[Path, list[Measured]]) -> str:
         paper, content = file.parent.name, tomllib.loads(file.read_text(encoding="utf-8"))
         about = content["experiment"]
         name = about.get("source", "").removeprefix(f"{PAPERS[paper]}, ") or "–"
-        start = f"| {PAPERS[paper]} | [{name}]({paper}/{file.name}): {about['title']} |"
+        start = f"| {PAPERS[paper]} | [{name}]({paper}/{file.name}):"
         for each in results:
             theirs, own = headline(each)
             lines.append(
-                f"{start} {theirs} | [{own}]({paper}/README.md) | {each.scale} | `{command(file, each.scale)}` |"
+                f"{start} {each.title} | {theirs} | [{own}]({paper}/README.md) | {each.scale} | `{command(file, each.scale)}` |"
             )
         if not results:
             count = sum(_leaves(each.get("values", each.get("value"))) for each in content.get("published", ()))
             there = counted(count, "value") if count else ""
-            lines.append(f"{start} {there} | not run yet | | `{command(file, kept.FULL)}` |")
+            lines.append(f"{start} {about['title']} | {there} | not run yet | | `{command(file, kept.FULL)}` |")
     return "\n".join(lines) + "\n"
 
 

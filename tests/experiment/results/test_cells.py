@@ -192,6 +192,21 @@ def test_marks_what_is_not_significantly_worse_than_the_best() -> None:
     assert sum(cell.best for cell in found.values()) == 1
 
 
+def test_nothing_is_marked_beside_a_cell_that_is_not_complete() -> None:
+    """Two of three seeds are above everything else: whoever is complete is not the best."""
+    means = {"One": 0.7, "Other": 0.6, "Begun": 0.9}
+    experiment = load(case={"method": {name: {} for name in means}}, repeat={"run.seed": [0, 1, 2]})
+    outcomes = [
+        Outcome(trial, Path(), "not run", History([]), "has not been run")
+        if (trial.cell[0], trial.repeated["run.seed"]) == ("Begun", 2)
+        else ended(trial, [means[trial.cell[0]] + 0.01 * trial.repeated["run.seed"]])
+        for trial in experiment.trials
+    ]
+    found = cells_from(experiment, outcomes)
+    assert [len(cell.values) for cell in found] == [3, 3, 2]
+    assert not any(cell.best or cell.marked for cell in found)
+
+
 def test_a_case_without_a_run_says_so_and_does_not_hide_the_others() -> None:
     experiment = load(case=METHODS)
     there, missing = experiment.trials

@@ -216,9 +216,10 @@ def _compared(experiment: Experiment, cells: list[Cell]) -> list[Cell]:
         groups.setdefault(tuple(apart), []).append(index)
     for indices in groups.values():
         repeats = experiment.blueprint.repeats
-        # A repeat that is missing would be paired with another seed's.
+        # A repeat that is missing would be paired with another seed's; and a cell that is not complete may be the best.
         known = [index for index in indices if len(cells[index].values) == repeats and not cells[index].beyond]
-        if len(known) < 2 or repeats < 2:
+        begun = any(0 < len(cells[index].values) < repeats for index in indices)
+        if len(known) < 2 or repeats < 2 or begun:
             continue
         lower = cells[known[0]].metric.lower_is_better
         samples = [cells[index].values for index in known]
