@@ -125,9 +125,8 @@ def overview(found: dict[Path, list[Measured]]) -> str:
         start = f"| {PAPERS[paper]} | [{name}]({paper}/{file.name}):"
         for each in results:
             theirs, own = headline(each)
-            lines.append(
-                f"{start} {each.title} | {theirs} | [{own}]({paper}/README.md) | {each.scale} | `{command(file, each.scale)}` |"
-            )
+            run = f"{each.scale} | `{command(file, each.scale)}`"
+            lines.append(f"{start} {each.title} | {theirs} | [{own}]({paper}/README.md) | {run} |")
         if not results:
             count = sum(_leaves(each.get("values", each.get("value"))) for each in content.get("published", ()))
             there = counted(count, "value") if count else ""
