@@ -104,6 +104,8 @@ def test_kept_metrics_give_the_cells_of_the_runs(kept: Any, tmp_path: Path) -> N
     assert len(set(digests)) == 4
     changed = experiment(tables | {"run": {"rounds": 5, "eval_every": 2}})
     assert {outcome.state for outcome in kept.read_kept(changed, path)} == {"unusable"}
+    assert list(kept.earlier_lines(read, path)) == [trial.name for trial in read.trials]
+    assert kept.earlier_lines(changed, path) == {}
 
 
 def test_wei_2022_runs_with_the_values_that_were_chosen(results: Any) -> None:

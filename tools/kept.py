@@ -4,7 +4,8 @@
 
 writes `experiments/<paper>/results/<file>.jsonl`, or `<file>.<scale>.jsonl` for another scale than the full one. A line has
 the trial's name, how it ended, the digests of its model and of its settings, the commit and the machine, and its metrics:
-every evaluation, with what was spent since the one before. Figures of trained models are kept as their numbers, in
+every evaluation, with what was spent since the one before. Lines of trials that the folder does not have stay, if the file
+still has their settings: parts of an experiment may be run apart. Figures of trained models are kept as their numbers, in
 `<file>.figures.json`, and as drawings: SVG, or PNG where they have thousands of points.
 """
 
@@ -35,8 +36,8 @@ ROOT = Path(__file__).resolve().parents[1]
 EXPERIMENTS = ROOT / "experiments"
 FULL = "full"
 NOTHING = History([])
-DRAWN = {"interpolation": "svg", "features": "png"}
-"""Figures that need trained models, which are not kept, and as what they are drawn."""
+DRAWN = {"interpolation": "svg", "features": "png", "population": "svg"}
+"""Figures that need trained models or the data, which are not kept, and as what they are drawn."""
 
 
 def kept_path(file: Path, scale: str) -> Path:
@@ -102,7 +103,7 @@ def _columns(history: History) -> dict[str, Any]:
 
 
 def keep_figures(experiment: Experiment, folder: Path, path: Path) -> None:
-    """Write the figures of trained models that an experiment asks for: their numbers, and drawings."""
+    """Write the figures that an experiment asks for and that metrics do not give: their numbers, and drawings."""
     found = [each for each in figures_of(experiment, folder) if each.problem is None and each.request.name in DRAWN]
     if not found:
         return
@@ -118,9 +119,9 @@ def keep_figures(experiment: Experiment, folder: Path, path: Path) -> None:
 
 
 def _numbers(data: dict[str, Any]) -> dict[str, Any]:
-    """Leave the single points of features to the drawing."""
+    """Leave the single points of features, and populations, to the drawing."""
     if "panels" not in data:
-        return data
+        return {key: value for key, value in data.items() if key != "run"}
     return {"panels": [{key: panel[key] for key in ("title", "discrepancy", "explained")} for panel in data["panels"]]}
 
 
@@ -150,6 +151,15 @@ def _record(row: dict[str, Any]) -> dict[str, Any]:
     return usual | {"metrics": {key: value for key, value in row.items() if key not in usual and value is not None}}
 
 
+def earlier_lines(experiment: Experiment, path: Path) -> dict[str, str]:
+    """Return the lines that are kept of trials which an experiment still has, with the same settings, by trial."""
+    if not path.exists():
+        return {}
+    usable = {outcome.trial.name for outcome in read_kept(experiment, path) if outcome.ended}
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return {name: line for line in lines if (name := json.loads(line)["trial"]) in usable}
+
+
 def main(folders: Sequence[str]) -> None:
     """Keep the results of sweeps."""
     for folder in map(Path, folders):
@@ -157,8 +167,8 @@ def main(folders: Sequence[str]) -> None:
         path = kept_path(file, scale)
         path.parent.mkdir(exist_ok=True)
         experiment = read_experiment(file, scale=scale)
-        lines = list(kept_lines(experiment, folder))
-        path.write_text("".join(lines), encoding="utf-8")
+        lines = {json.loads(line)["trial"]: line for line in kept_lines(experiment, folder)}
+        path.write_text("".join({**earlier_lines(experiment, path), **lines}.values()), encoding="utf-8")
         keep_figures(experiment, folder, path)
         print(f"{len(lines)} trials: {path.relative_to(ROOT)}")
 

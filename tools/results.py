@@ -83,14 +83,17 @@ def figures(path: Path) -> str:
     """Write the numbers of figures that are kept beside metrics, and show their drawings."""
     numbers = path.with_suffix(".figures.json")
     found = json.loads(numbers.read_text(encoding="utf-8")) if numbers.exists() else []
-    lines = [line for each in found for line in _figure(each)]
-    drawings = sorted(each for each in path.parent.glob(f"{path.stem}-*") if each.suffix in {".svg", ".png"})
-    lines += [f"![{drawing.stem}](results/{drawing.name})\n" for drawing in drawings if found]
+    lines: list[str] = []
+    for number, each in enumerate(found, 1):
+        drawings = sorted(path.parent.glob(f"{path.stem}-{number}-*"))
+        lines += [*_figure(each), *(f"![{drawing.stem}](results/{drawing.name})\n" for drawing in drawings)]
     return "\n".join(lines)
 
 
 def _figure(figure: dict[str, Any]) -> list[str]:
     title = f"**{figure['title']}**\n"
+    if figure["name"] == "population":
+        return [title]
     if figure["name"] == "features":
         head = [
             "| " + " | ".join(panel["title"] for panel in figure["panels"]) + " |",
