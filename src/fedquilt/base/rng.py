@@ -31,7 +31,7 @@ def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
 def brief_generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
     """Return a generator with the same draws as `generator`, for use until the next call of this function.
 
-    A thread has one such generator, which is set to a key's beginning. That takes a third of the time of making one, which
+    A thread has one such generator, which is set to a key's beginning. That takes less time than making one, which
     counts where thousands of clients draw a few numbers each.
 
     >>> bool(brief_generator(1, "select", 7).integers(2**60) == generator(1, "select", 7).integers(2**60))
