@@ -79,6 +79,21 @@ def test_readmes_are_what_the_kept_metrics_give(results: Any, monkeypatch: pytes
     assert results.main() == 0, "run python tools/results.py --write"
 
 
+def test_drawings_have_a_curve_for_every_cell_and_are_there(results: Any) -> None:
+    drawn = [each for paper in results.PAPERS for file in results.files(paper) for each in results.measured(file)]
+    figures = [(each, figure, path) for each in drawn for figure, path in zip(each.drawn, each.drawings, strict=True)]
+    assert figures
+    assert [path for _, _, path in figures if not path.exists()] == [], "run python tools/results.py --write"
+    (table,) = [each for each in drawn if each.path.name == "table-4.jsonl"]
+    curves = [entry["name"] for figure in table.drawn for entry in legend(figure)]
+    assert sorted(curves) == sorted(cell.key[1] for cell in table.known)
+
+
+def legend(figure: Any) -> list[dict[str, Any]]:
+    (chart,) = figure.specs().values()
+    return list(chart["usermeta"]["legend"]["entries"])
+
+
 def test_kept_metrics_give_the_cells_of_the_runs(kept: Any, tmp_path: Path) -> None:
     tables = {
         "run": {"rounds": 4, "eval_every": 2},

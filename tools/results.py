@@ -4,7 +4,8 @@
     python tools/results.py --check
 
 Numbers come from the metrics kept in `experiments/<paper>/results` (see kept.py) and from the experiments' own files, which
-have the published ones. `experiments/README.md` lists every experiment; the README of a paper has the tables.
+have the published ones. `experiments/README.md` lists every experiment; the README of a paper has the tables, and drawings
+(see drawings.py), which only `--write` makes anew.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ import re
 import statistics
 import sys
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import drawings
 import generated
 import kept
 
 from fedquilt.base.text import counted
 from fedquilt.experiment.design.experiment import experiment as read_experiment
+from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.results.cells import Cell, cells_from
 from fedquilt.experiment.results.markdown import to_markdown
 from fedquilt.experiment.results.table import table_of
@@ -48,6 +52,13 @@ class Measured:
     table: str
     cells: tuple[Cell, ...]
     figures: str
+    drawn: tuple[Figure, ...]
+    path: Path
+
+    @property
+    def drawings(self) -> list[Path]:
+        """The files of what is drawn."""
+        return drawings.paths_of(self.drawn, self.path)
 
     @property
     def known(self) -> list[Cell]:
@@ -73,10 +84,22 @@ def measured(file: Path) -> list[Measured]:
 
 def _measured(file: Path, scale: str) -> Measured:
     experiment = read_experiment(file, scale=scale)
-    cells = cells_from(experiment, kept.read_kept(experiment, kept.kept_path(file, scale)))
+    path = kept.kept_path(file, scale)
+    outcomes = kept.read_kept(experiment, path)
+    cells = cells_from(experiment, outcomes)
     some = [cell for cell in cells if cell.value is not None or cell.published is not None]
     table = to_markdown(table_of(experiment, some or cells))
-    return Measured(scale, experiment.title, table, tuple(cells), figures(kept.kept_path(file, scale)))
+    drawn = tuple(drawings.drawings(file.stem, experiment, outcomes, cells))
+    shown = "\n".join(text for text in (figures(path), _shown(drawn, path)) if text)
+    return Measured(scale, experiment.title, table, tuple(cells), shown, drawn, path)
+
+
+def _shown(drawn: Sequence[Figure], path: Path) -> str:
+    """Show drawings of what is kept, each under what it is of."""
+    return "\n".join(
+        f"**{figure.title}**\n\n![{figure.title}](results/{file.name})\n"
+        for figure, file in zip(drawn, drawings.paths_of(drawn, path), strict=True)
+    )
 
 
 def figures(path: Path) -> str:
@@ -182,7 +205,11 @@ def main() -> int:
         if not MARKED.search(before):
             raise SystemExit(f"{path}: has no lines <!-- results --> and <!-- end of results -->")
         written[path] = MARKED.sub(lambda match, text=text: f"{match[1]}\n{text}\n{match[2]}", before)  # type: ignore[misc]
-    return generated.main(__doc__, written)
+    code = generated.main(__doc__, written)
+    if "--write" in sys.argv:
+        for each in (each for files in found.values() for results in files.values() for each in results):
+            drawings.write(each.drawn, each.path)
+    return code
 
 
 if __name__ == "__main__":

@@ -30,8 +30,14 @@ ALONG = {
 """What curves can be drawn over: the axis' title, the keys of a record that are added up round by round, the unit."""
 
 OWN = "accuracy on own data"
-MEASURES = {"accuracy": "test accuracy", OWN: "accuracy on clients' own data", "loss": "test loss"}
-KEYS = {OWN: "per_client_accuracy", "train loss": "train_loss"}
+TRAIN_LOSS = "train loss"
+MEASURES = {
+    "accuracy": "test accuracy",
+    OWN: "accuracy on clients' own data",
+    "loss": "test loss",
+    TRAIN_LOSS: "training loss",
+}
+KEYS = {OWN: "per_client_accuracy", TRAIN_LOSS: "train_loss"}
 """Measures that a record has under another name."""
 
 
@@ -46,18 +52,25 @@ class Line:
 def measures_of(histories: Sequence[History]) -> list[str]:
     """Return what the runs have measured, in the order in which it is shown."""
     named = dict.fromkeys(name for history in histories for name in history.metrics)
-    return [
-        name for name in ("accuracy", OWN, "loss", "train loss", *named) if any(_values(h, name) for h in histories)
-    ]
+    return [name for name in (*MEASURES, *named) if any(_values(h, name) for h in histories)]
 
 
 def figure_of_curves(lines: Sequence[Line], target: float | None = None) -> Figure:
     """Draw what the runs have measured, one chart each; `target` is an accuracy that is marked."""
     measures = measures_of([history for line in lines for history in line.repeats])
-    charts = {MEASURES.get(name, f"test {name}"): _chart(lines, name, target) for name in measures}
+    charts = {title_of(name): _chart(lines, name, target) for name in measures}
     caption = "Mean of the repeats that have come to a round; the band is one standard deviation either way."
     repeated = any(len(line.repeats) > 1 for line in lines)
     return Figure("curves", "Learning curves", charts, caption if repeated else "")
+
+
+def title_of(measure: str) -> str:
+    """Return what a measure is called on a page.
+
+    >>> title_of("accuracy"), title_of("perplexity")
+    ('test accuracy', 'test perplexity')
+    """
+    return MEASURES.get(measure, f"test {measure}")
 
 
 def points(line: Line, measure: str) -> list[dict[str, Any]]:
@@ -105,7 +118,7 @@ def _chart(lines: Sequence[Line], measure: str, target: float | None) -> Any:
     }
     rows = [row | {"line": names[name]} for name, each in shown.items() for row in each]
     colour, dash, legend = line_scales(list(names.values()), [names[name] for name in same])
-    title = MEASURES.get(measure, measure if measure == "train loss" else f"test {measure}") + (" (%)" if share else "")
+    title = title_of(measure) + (" (%)" if share else "")
     last = max((row["round"] for row in rows), default=1)
     values = [row["value"] for row in rows]
     wide = not share and min(values, default=1.0) > 0 and max(values, default=1.0) > 30 * min(values, default=1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,8 +89,8 @@ def part_of_experiment(study: Study) -> Part:
     )
 
 
-def name_of(experiment: Experiment, cell: Sequence[str]) -> str:
-    """Name a cell: its cases, with the names of the axes whose cases are values.
+def name_of(experiment: Experiment, cell: Sequence[str], without: Collection[str] = ()) -> str:
+    """Name a cell: its cases, with the names of the axes whose cases are values, but those of the axes in `without`.
 
     >>> digits = {"run": {"rounds": 3}, "data": {"name": "digits"}, "partition": {"name": "iid", "clients": 10}}
     >>> digits |= {"model": {"name": "softmax_regression"}, "method": {"name": "fed_avg"}}
@@ -101,7 +101,7 @@ def name_of(experiment: Experiment, cell: Sequence[str]) -> str:
     pieces = [
         case if axis.named else f"{axis.name} {case}"
         for axis, case in zip(axes, cell, strict=False)
-        if len(axis.cases) > 1
+        if len(axis.cases) > 1 and axis.name not in without
     ]
     return ", ".join(pieces) or experiment.title
 
@@ -221,11 +221,10 @@ def _near(file: str) -> str:
 def _skew(study: Study) -> Figure | None:
     """Draw the cells over the EMD of their populations, if these differ."""
     experiment, metric = study.experiment, study.experiment.metric
-    axes = experiment.blueprint.axes
-    indices = [
-        index
-        for index, axis in enumerate(axes)
-        if not any(key.partition(".")[0] in ("partition", "data") for case in axis.cases.values() for key in case.keys)
+    populations = [
+        axis.name
+        for axis in experiment.blueprint.axes
+        if any(key.partition(".")[0] in ("partition", "data") for case in axis.cases.values() for key in case.keys)
     ]
     unit = unit_of(metric)
     points = []
@@ -236,11 +235,10 @@ def _skew(study: Study) -> Figure | None:
         known = [found.holdings.emd for found in seen if found is not None and found.holdings is not None]
         emds = [emd for emd in known if emd is not None]
         if emds:
-            kept = [(axes[index], cell.key[index]) for index in indices if len(axes[index].cases) > 1]
-            line = ", ".join(case if axis.named else f"{axis.name} {case}" for axis, case in kept)
+            line = name_of(experiment, cell.key, without=populations)
             spread = None if cell.std is None else round(unit.factor * cell.std, 4)
             value = round(unit.factor * cell.value, 4)
-            points.append(Reached(line or "all", statistics.fmean(emds), value, spread, name_of(experiment, cell.key)))
+            points.append(Reached(line, statistics.fmean(emds), value, spread, name_of(experiment, cell.key)))
     if len({round(point.emd, 2) for point in points}) < 2:
         return None
     return figure_of_skew(points, f"{metric.label} ({unit.name})" if unit.name not in metric.label else metric.label)

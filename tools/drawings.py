@@ -1,0 +1,69 @@
+"""Draws learning curves and heat maps of the papers' experiments from the metrics that are kept of them (see kept.py).
+
+Curves are drawn where a paper draws them: for figures, and for tables of rounds to a target. There is a chart for every
+column of the table, as the papers have a panel each for IID and other clients. Heat maps are drawn for figures that vary
+two numbers, such as rate and momentum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fedquilt.experiment.design.experiment import Experiment
+from fedquilt.experiment.design.metric import COSTS
+from fedquilt.experiment.page.curves import KEYS, Line, figure_of_curves, title_of
+from fedquilt.experiment.page.experiment import name_of
+from fedquilt.experiment.page.figure import Figure
+from fedquilt.experiment.page.hyper_parameters import figure_of_hyper_parameters
+from fedquilt.experiment.results.cells import Cell
+from fedquilt.experiment.results.outcome import Outcome
+
+FORMAT = "png"
+"""A chart for a page has a mark at each of thousands of points, to point at; as SVG it would be megabytes."""
+
+
+def drawings(stem: str, experiment: Experiment, outcomes: Sequence[Outcome], cells: Sequence[Cell]) -> list[Figure]:
+    """Return what is drawn of an experiment; each figure has one chart."""
+    figure = stem.startswith("figure-") and not experiment.figures
+    found: list[Figure] = []
+    if figure or experiment.metric.name in COSTS:
+        found += _curves(experiment, outcomes, cells)
+    maps = figure_of_hyper_parameters(experiment, outcomes) if figure else None
+    if maps is not None:
+        found += [
+            replace(maps, name=f"map-{number}", title=label, charts={label: chart})
+            for number, (label, chart) in enumerate(maps.charts.items(), 1)
+        ]
+    return found
+
+
+def _curves(experiment: Experiment, outcomes: Sequence[Outcome], cells: Sequence[Cell]) -> Iterator[Figure]:
+    metric = experiment.metric
+    title = title_of(next((name for name, key in KEYS.items() if key == metric.of), metric.of))
+    histories = {outcome.trial.name: outcome.history for outcome in outcomes if outcome.ended}
+    down = [axis.name for axis in experiment.blueprint.axes if axis.name not in experiment.columns]
+    panels: dict[str, list[Line]] = {}
+    for cell in cells:
+        repeats = tuple(histories[trial.name] for trial in cell.trials if trial.name in histories)
+        if cell.metric.label == metric.label and repeats:
+            line = Line(name_of(experiment, cell.key, without=experiment.columns), repeats)
+            panels.setdefault(name_of(experiment, cell.key, without=down), []).append(line)
+    for number, (label, lines) in enumerate(panels.items(), 1):
+        charts = figure_of_curves(lines, metric.target if metric.of == "accuracy" else None).charts
+        if title in charts:
+            yield Figure(f"curves-{number}", label, {label: charts[title]})
+
+
+def paths_of(figures: Sequence[Figure], path: Path) -> list[Path]:
+    """Return the files of drawings, beside the metrics that they are made of."""
+    return [path.with_name(f"{path.stem}-{figure.name}.{FORMAT}") for figure in figures]
+
+
+def write(figures: Sequence[Figure], path: Path) -> None:
+    """Write drawings beside the metrics that they are made of, in place of those that were there."""
+    for old in [*path.parent.glob(f"{path.stem}-curves-*.{FORMAT}"), *path.parent.glob(f"{path.stem}-map-*.{FORMAT}")]:
+        old.unlink()
+    for figure in figures:
+        replace(figure, name=f"{path.stem}-{figure.name}").write(path.parent, (FORMAT,))
