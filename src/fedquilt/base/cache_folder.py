@@ -5,6 +5,7 @@ It is apart for every version of torch and kind of processor.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
@@ -33,6 +34,16 @@ def private_folder() -> Path:
             f"`chmod 700 {folder}`, or set XDG_CACHE_HOME to another folder"
         )
     return folder
+
+
+@functools.cache
+def processor_flags() -> frozenset[str]:
+    """Return what the processor can do, in Linux' words; nothing where it is not known.
+
+    >>> "no such thing" in processor_flags()
+    False
+    """
+    return frozenset(_flags().split())
 
 
 def _flags() -> str:

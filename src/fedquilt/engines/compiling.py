@@ -18,7 +18,7 @@ from torch import nn
 from fedquilt.base.cache_folder import private_folder
 from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.base.rng import generator
-from fedquilt.compute.kernels import build
+from fedquilt.compute.kernels import compiler
 from fedquilt.compute.kernels.stack import KERNEL
 from fedquilt.round.block import unmappable
 from fedquilt.round.federation import Federation
@@ -37,7 +37,7 @@ BY_KERNELS = 6e-3
 """What kernels save of a step, about: measured on an LSTM for characters and small CNNs. They are compiled in seconds."""
 
 WORTH_KERNELS = 1.0
-"""Seconds that a run must save for kernels to be chosen. Compiling them takes one or two, but only once per machine.
+"""Seconds that a run must save for kernels to be chosen. Compiling them takes one or two, once per machine, or none.
 
 Whether they were compiled before does not count: the same spec would give other bits the second time.
 """
@@ -50,7 +50,7 @@ SHAPES = 1024
 def trouble() -> str | None:
     """Say why nothing can be compiled here, if so: it is tried once, on something small."""
     try:
-        build.cpp_compiler()
+        compiler.cpp_compiler()
         keep_apart()
         torch.compile(_twice, fullgraph=True, dynamic=False)(torch.ones(3))
     except FedquiltError as error:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedquilt.compute.kernels import build, stack
+from fedquilt.compute.kernels import build, compiler, stack
 
 pytestmark = pytest.mark.skipif(
     platform.machine() not in {"x86_64", "AMD64"} or build.trouble(stack.KERNEL) is not None,
@@ -25,11 +25,13 @@ BUILDS = {
     "8 floats": (("-O3", "-mavx2", *UNFUSED), "avx2"),
     "8 floats, fused": (("-O3", "-mavx2", "-mfma", "-mno-avx512f"), "fma"),
     "8 floats, fused, less optimised": (("-O1", "-mavx2", "-mfma", "-mno-avx512f"), "fma"),
+    "as installed": (("-O2", *(flag for flag in compiler.GENERAL if flag not in compiler.FLAGS)), "fma"),
     "16 floats, fused": (("-O3", "-march=skylake-avx512"), "avx512f"),
 }
 ALIKE = [
     ("4 floats", "8 floats"),
     ("8 floats, fused", "8 floats, fused, less optimised"),
+    ("8 floats, fused", "as installed"),
     ("8 floats, fused", "16 floats, fused"),
 ]
 
@@ -43,12 +45,12 @@ def processor_has(flag: str) -> bool:
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Compile the kernel in every way that this processor can run."""
     folder, sources = tmp_path_factory.mktemp("built"), sorted(Path(build.__file__).parent.glob("stack*.cpp"))
-    kept = [flag for flag in build.FLAGS if not flag.startswith("-O")]
+    kept = [flag for flag in compiler.FLAGS if not flag.startswith("-O")]
     found: dict[str, Path] = {}
     for name, (flags, needed) in BUILDS.items():
         if processor_has(needed):
             found[name] = folder / f"{len(found)}.so"
-            build.compile_files([*build.cpp_compiler(), *kept, *flags], sources, found[name])
+            compiler.compile_files([*compiler.cpp_compiler(), *kept, *flags], sources, found[name])
     return found
 
 

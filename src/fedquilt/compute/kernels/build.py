@@ -1,42 +1,42 @@
-"""Compiles the C++ files of this folder on first use, for this processor, and keeps the results between runs.
-
-A kernel is a file, or several that are compiled side by side: `stack` is stack.cpp, stack_forward.cpp and so on.
-"""
+"""Kernels as libraries: those that are there, or compiled on first use, for this processor, and kept between runs."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import hashlib
-import os
 import platform
-import shlex
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from fedquilt.base.cache_folder import private_folder
+from fedquilt.base.cache_folder import private_folder, processor_flags
 from fedquilt.base.errors import FedquiltError
-
-FLAGS = ("-O2", "-ftree-vectorize", "-std=c++17", "-ffp-contract=off", "-fPIC")
-"""Not what makes results depend on the compiler: where a product and a sum are rounded once, the files say so."""
+from fedquilt.compute.kernels.compiler import (
+    FLAGS,
+    compile_files,
+    content_of,
+    cpp_compiler,
+    installed,
+    run,
+    sources_of,
+)
 
 
 @functools.cache
 def library(name: str) -> ctypes.CDLL:
-    """Return a compiled kernel of this folder, compiling it unless that was done before."""
+    """Return a kernel of this folder, compiling it unless that was done before."""
+    ready = _installed(name)
+    if ready is not None:
+        with suppress(OSError):  # a file that was damaged, or made for another system
+            return ctypes.CDLL(str(ready))
     path, command = _made_as(name)
     if path.exists():
         with suppress(OSError):  # a file that was damaged is made again
             return ctypes.CDLL(str(path))
-    compile_files(command, _sources(name), path)
+    compile_files(command, sources_of(name), path)
     return ctypes.CDLL(str(path))
 
 
@@ -47,15 +47,20 @@ def compiled_before(name: str) -> bool:
     False
     """
     try:
-        return _made_as(name)[0].exists()
+        return _installed(name) is not None or _made_as(name)[0].exists()
     except (FedquiltError, OSError):
         return False
 
 
-def _sources(name: str) -> list[Path]:
-    """Return the files of a kernel."""
-    folder = Path(__file__).parent
-    return [folder / f"{name}.cpp", *sorted(folder.glob(f"{name}_*.cpp"))]
+def _installed(name: str) -> Path | None:
+    """Return a kernel that came with fedquilt, where one made for this processor alone would not be faster."""
+    if not {"avx2", "fma", "bmi2"} <= processor_flags() or "avx512f" in processor_flags():
+        return None
+    try:
+        path = installed(name)
+    except OSError:
+        return None
+    return path if path.exists() else None
 
 
 @functools.cache
@@ -64,9 +69,8 @@ def _made_as(name: str) -> tuple[Path, list[str]]:
     compiler = cpp_compiler()
     native = "-mcpu=native" if platform.machine() in {"arm64", "aarch64"} else "-march=native"
     command = [*compiler, *FLAGS, native]
-    headers = sorted(Path(__file__).parent.glob("*.h"))
-    read = b"".join(file.read_bytes() for file in [*_sources(name), *headers])
-    key = hashlib.sha256(read + "\n".join([*command, _version(compiler)]).encode()).hexdigest()[:24]
+    version = run([*compiler, "--version"])
+    key = hashlib.sha256(content_of(name) + "\n".join([*command, version]).encode()).hexdigest()[:24]
     return private_folder() / f"{name}-{key}.so", command
 
 
@@ -79,38 +83,6 @@ def trouble(*names: str) -> str | None:
     except (FedquiltError, OSError) as error:
         return str(error)
     return None
-
-
-def cpp_compiler() -> list[str]:
-    """Return the command of a C++ compiler, or say that there is none."""
-    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
-        command = shlex.split(name or "")
-        if command and shutil.which(command[0]):
-            return command
-    raise FedquiltError("no C++ compiler was found (c++, g++ or clang++; the variable CXX names another)")
-
-
-def _version(compiler: list[str]) -> str:
-    return _run([*compiler, "--version"])
-
-
-def compile_files(command: Sequence[str], sources: Sequence[Path], path: Path) -> None:
-    """Compile files side by side, and move the library that they make to its place, so that nobody sees half of it."""
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder, ThreadPoolExecutor() as threads:
-        objects = [str(Path(folder) / f"{source.stem}.o") for source in sources]
-        calls = [[*command, "-c", str(source), "-o", to] for source, to in zip(sources, objects, strict=True)]
-        list(threads.map(_run, calls))
-        made = Path(folder) / path.name
-        _run([*command, "-shared", *objects, "-o", str(made)])
-        made.replace(path)
-
-
-def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-        raise FedquiltError(f"the C++ compiler {command[0]} failed: {said[0]}")
-    return done.stdout
 
 
 def pointers(*tensors: Tensor | None) -> list[ctypes.c_void_p]:

@@ -1,0 +1,95 @@
+"""Runs the C++ compiler on the files of this folder; without PyTorch, since the package's own build runs it too.
+
+A kernel is a file, or several that are compiled side by side: `stack` is stack.cpp, stack_forward.cpp and so on.
+
+One kernel is compiled when fedquilt is installed, where there is a compiler: that for stacks of linear layers, which gives
+the same bits whatever compiled it. It is made for all x86-64 processors with AVX2 and fused multiply-add. What is
+missing then, or not made for the processor at hand, is compiled on first use (`build`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from fedquilt.base.errors import FedquiltError
+
+HERE = Path(__file__).parent
+INSTALLED = HERE / "installed"
+"""Where kernels are that were compiled when fedquilt was installed."""
+
+FLAGS = ("-O2", "-ftree-vectorize", "-std=c++17", "-ffp-contract=off", "-fPIC")
+"""Not what makes results depend on the compiler: where a product and a sum are rounded once, the files say so."""
+
+GENERAL = (*FLAGS, "-mavx2", "-mfma", "-mbmi2")
+"""For all x86-64 processors of the last ten years, but not for the wider registers of some."""
+
+KEPT_READY = ("stack",)
+"""Kernels whose bits do not depend on what they were compiled for."""
+
+
+def sources_of(name: str) -> list[Path]:
+    """Return the files of a kernel."""
+    return [HERE / f"{name}.cpp", *sorted(HERE.glob(f"{name}_*.cpp"))]
+
+
+def content_of(name: str) -> bytes:
+    """Return all that a kernel is compiled from."""
+    return b"".join(file.read_bytes() for file in [*sources_of(name), *sorted(HERE.glob("*.h"))])
+
+
+def installed(name: str) -> Path:
+    """Return where a kernel is if it was compiled from these files when fedquilt was installed."""
+    key = hashlib.sha256(content_of(name) + "\n".join(GENERAL).encode()).hexdigest()[:24]
+    return INSTALLED / f"{name}-{key}.so"
+
+
+def install() -> list[Path]:
+    """Compile what is kept ready, in place of what was there, and return the files: none on other processors."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return []
+    INSTALLED.mkdir(exist_ok=True)
+    made = [installed(name) for name in KEPT_READY]
+    for name, path in zip(KEPT_READY, made, strict=True):
+        if not path.exists():
+            compile_files([*cpp_compiler(), *GENERAL], sources_of(name), path)
+    for old in set(INSTALLED.glob("*.so")) - set(made):
+        old.unlink()
+    return made
+
+
+def cpp_compiler() -> list[str]:
+    """Return the command of a C++ compiler, or say that there is none."""
+    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
+        command = shlex.split(name or "")
+        if command and shutil.which(command[0]):
+            return command
+    raise FedquiltError("no C++ compiler was found (c++, g++ or clang++; the variable CXX names another)")
+
+
+def compile_files(command: Sequence[str], sources: Sequence[Path], path: Path) -> None:
+    """Compile files side by side, and move the library that they make to its place, so that nobody sees half of it."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder, ThreadPoolExecutor() as threads:
+        objects = [str(Path(folder) / f"{source.stem}.o") for source in sources]
+        calls = [[*command, "-c", str(source), "-o", to] for source, to in zip(sources, objects, strict=True)]
+        list(threads.map(run, calls))
+        made = Path(folder) / path.name
+        run([*command, "-shared", *objects, "-o", str(made)])
+        made.replace(path)
+
+
+def run(command: list[str]) -> str:
+    """Run a compiler, and return what it printed."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+        raise FedquiltError(f"the C++ compiler {command[0]} failed: {said[0]}")
+    return done.stdout
