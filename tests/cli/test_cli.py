@@ -376,8 +376,11 @@ def test_sweep_and_check(command: Command) -> None:
     assert "0 to run, 8 finished in runs/grid" in " ".join(left.out.split())
 
 
+GRID = '[grid]\n"method.lr" = [0.1, 0.2]\n'
+
+
 def test_check_measures_short_trials(command: Command) -> None:
-    Path("grid.toml").write_text(SPEC + '[grid]\n"method.lr" = [0.1, 0.2]\n')
+    Path("grid.toml").write_text(SPEC + GRID)
     answer = command("check", "grid.toml", "--set", "run.rounds=1000000", "--only", "0.2")
     assert (answer.code, answer.err) == (0, "")
     words = " ".join(answer.out.split())
@@ -385,6 +388,20 @@ def test_check_measures_short_trials(command: Command) -> None:
     assert re.search(r"time about [\d.]+ (s|min|h|days).* on this machine, from 1 short trial", words)
     assert re.search(r"memory about [\d.]+ MB per trial, [\d.]+ MB at once; [\d.]+ GB are free", words)
     assert not Path("runs").exists()
+
+
+def test_check_says_once_why_trials_would_fail(command: Command) -> None:
+    Path("grid.toml").write_text(SPEC.replace('name = "digits"', 'name = "table"\npath = "none.csv"\nlabel = "y"') + GRID)
+    answer = command("check", "grid.toml")
+    assert answer.code == 1
+    assert answer.err.count("warning:") == 1
+    assert "the short trial of lr=0.1 and 1 other failed: " in answer.err
+
+
+def test_a_mistyped_command_is_suggested_once(command: Command) -> None:
+    answer = command("rn", "spec.toml")
+    assert answer.code == 2
+    assert answer.err.count("Did you mean 'run'?") == 1
 
 
 def test_report(command: Command) -> None:

@@ -35,6 +35,8 @@ class Commands(TyperGroup):
             option, said = getattr(error, "option_name", None), getattr(error, "message", None)
             if isinstance(option, str) and isinstance(said, str) and ctx.invoked_subcommand in TAKE_SPECS:
                 error.message = f"{said}. {key_meant(option, sys.argv)}".removesuffix(". ")  # type: ignore[attr-defined]
+            elif isinstance(said, str) and "Did you mean" in said:  # newer versions of Click say it once more
+                error.possibilities = None  # type: ignore[attr-defined]
             raise
         except KeyboardInterrupt:
             module = import_module(f"fedquilt.cli.{ctx.invoked_subcommand or 'app'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,8 +48,10 @@ def check(
         table.add_row(f"[bold]{name}[/bold]", text)
     out.print(table)
     bad = [row for row in found.short if row.state == "failed"]
-    for row in bad:
-        warn(f"the short trial of {row.name} failed: {row.reason}")
+    for reason, names in groupby(sorted(bad, key=lambda row: row.reason or ""), key=lambda row: row.reason):
+        first, *others = [row.name for row in names]
+        more = f" and {counted(len(others), 'other')}" if others else ""
+        warn(f"the short trial of {first}{more} failed: {reason}")
     if bad:
         raise typer.Exit(FAILED)
 

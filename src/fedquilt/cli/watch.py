@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedquilt.cli.console import say
+from fedquilt.cli.console import say, warn
 
 EXAMPLE = "fedquilt watch runs/demo"
 
@@ -22,6 +22,9 @@ def watch(
     from fedquilt.experiment.report import gather
 
     served = Watch(paths, lambda chosen, reader: gather(chosen, reader, target)[0], port)
+    for path in paths:
+        if not path.exists():
+            warn(f"{path}: there is no such folder yet; the page shows it as soon as there is")
     try:
         say(f"Open {served.address} in a browser. It is served to this machine alone; Ctrl-C ends it.")
         served.serve()

@@ -1,8 +1,8 @@
-"""One single-threaded worker process per core.
+"""One single-threaded worker process per core: it trains one client at a time (`processes`) or a block (`vectorised`).
 
-Parameters and results lie in shared memory, data are inherited, and nothing is pickled per client. Clients are handed out
-one at a time, the largest first, and evaluations in chunks. A worker that dies is replaced and its task done again, with
-the same bits.
+Parameters and results lie in shared memory, data are inherited, and nothing is pickled per client. Clients or blocks are
+handed out one at a time, the largest first, and evaluations in chunks. A worker that dies is replaced and its task done
+again, with the same bits.
 """
 
 from __future__ import annotations
