@@ -391,7 +391,9 @@ def test_check_measures_short_trials(command: Command) -> None:
 
 
 def test_check_says_once_why_trials_would_fail(command: Command) -> None:
-    Path("grid.toml").write_text(SPEC.replace('name = "digits"', 'name = "table"\npath = "none.csv"\nlabel = "y"') + GRID)
+    Path("grid.toml").write_text(
+        SPEC.replace('name = "digits"', 'name = "table"\npath = "none.csv"\nlabel = "y"') + GRID
+    )
     answer = command("check", "grid.toml")
     assert answer.code == 1
     assert answer.err.count("warning:") == 1
