@@ -1,20 +1,20 @@
 """Draws learning curves and heat maps of the papers' experiments from the metrics that are kept of them (see kept.py).
 
 Curves are drawn where a paper draws them: for figures, and for tables of rounds to a target. There is a chart for every
-column of the table, as the papers have a panel each for IID and other clients. Heat maps are drawn for figures that vary
-two numbers, such as rate and momentum.
+column of the table, as the papers have a panel each for IID and other clients. Figures that vary the population are also
+drawn over its EMD, and those that vary two numbers, such as rate and momentum, as heat maps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.metric import COSTS
 from fedquilt.experiment.page.curves import KEYS, Line, figure_of_curves, title_of
-from fedquilt.experiment.page.experiment import name_of
+from fedquilt.experiment.page.experiment import figure_of_cells_by_skew, name_of
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.hyper_parameters import figure_of_hyper_parameters
 from fedquilt.experiment.results.cells import Cell
@@ -24,12 +24,17 @@ FORMAT = "png"
 """A chart for a page has a mark at each of thousands of points, to point at; as SVG it would be megabytes."""
 
 
-def drawings(stem: str, experiment: Experiment, outcomes: Sequence[Outcome], cells: Sequence[Cell]) -> list[Figure]:
-    """Return what is drawn of an experiment; each figure has one chart."""
+def drawings(
+    stem: str, experiment: Experiment, outcomes: Sequence[Outcome], cells: Sequence[Cell], emds: Mapping[str, float]
+) -> list[Figure]:
+    """Return what is drawn of an experiment, each figure with one chart; `emds` are those of trials' clients."""
     figure = stem.startswith("figure-") and not experiment.figures
     found: list[Figure] = []
     if figure or experiment.metric.name in COSTS:
         found += _curves(experiment, outcomes, cells)
+    skew = figure_of_cells_by_skew(experiment, cells, emds) if figure else None
+    if skew is not None:
+        found.append(replace(skew, name="skew-1"))
     maps = figure_of_hyper_parameters(experiment, outcomes) if figure else None
     if maps is not None:
         found += [
@@ -63,7 +68,8 @@ def paths_of(figures: Sequence[Figure], path: Path) -> list[Path]:
 
 def write(figures: Sequence[Figure], path: Path) -> None:
     """Write drawings beside the metrics that they are made of, in place of those that were there."""
-    for old in [*path.parent.glob(f"{path.stem}-curves-*.{FORMAT}"), *path.parent.glob(f"{path.stem}-map-*.{FORMAT}")]:
-        old.unlink()
+    for kind in ("curves", "skew", "map"):
+        for old in path.parent.glob(f"{path.stem}-{kind}-*.{FORMAT}"):
+            old.unlink()
     for figure in figures:
         replace(figure, name=f"{path.stem}-{figure.name}").write(path.parent, (FORMAT,))

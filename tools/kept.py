@@ -3,10 +3,10 @@
     python tools/kept.py runs/table-3
 
 writes `experiments/<paper>/results/<file>.jsonl`, or `<file>.<scale>.jsonl` for another scale than the full one. A line has
-the trial's name, how it ended, the digests of its model and of its settings, the commit and the machine, and its metrics:
-every evaluation, with what was spent since the one before. Lines of trials that the folder does not have stay, if the file
-still has their settings: parts of an experiment may be run apart. Figures of trained models are kept as their numbers, in
-`<file>.figures.json`, and as drawings: SVG, or PNG where they have thousands of points.
+the trial's name, how it ended, the digests of its model and of its settings, the commit and the machine, the EMD of its
+clients, and its metrics: every evaluation, with what was spent since the one before. Lines of trials that the folder does not
+have stay, if the file still has their settings: parts of an experiment may be run apart. Figures of trained models are kept as
+their numbers, in `<file>.figures.json`, and as drawings: SVG, or PNG where they have thousands of points.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ def _line(outcome: Outcome, found: Contents) -> dict[str, Any]:
         "torch": environment.get("packages", {}).get("torch"),
         "processor": environment.get("processor"),
         "instruction_set": environment.get("instruction_set"),
+        "emd": None if found.holdings is None else found.holdings.emd,
         **_columns(outcome.history),
     }
 
@@ -125,9 +126,14 @@ def _numbers(data: dict[str, Any]) -> dict[str, Any]:
     return {"panels": [{key: panel[key] for key in ("title", "discrepancy", "explained")} for panel in data["panels"]]}
 
 
+def read_lines(path: Path) -> dict[str, dict[str, Any]]:
+    """Return what is kept, by trial."""
+    return {line["trial"]: line for line in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
+
+
 def read_kept(experiment: Experiment, path: Path) -> list[Outcome]:
     """Return the outcome of every trial of an experiment, from what is kept of it alone."""
-    lines = {line["trial"]: line for line in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
+    lines = read_lines(path)
     outcomes = [_outcome(trial, lines.get(trial.name)) for trial in experiment.trials]
     if experiment.tuning is not None and experiment.tuning.folds is not None:
         for cell in list(outcomes_by_cell(outcomes).values()):

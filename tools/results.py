@@ -89,7 +89,8 @@ def _measured(file: Path, scale: str) -> Measured:
     cells = cells_from(experiment, outcomes)
     some = [cell for cell in cells if cell.value is not None or cell.published is not None]
     table = to_markdown(table_of(experiment, some or cells))
-    drawn = tuple(drawings.drawings(file.stem, experiment, outcomes, cells))
+    emds = {trial: line["emd"] for trial, line in kept.read_lines(path).items() if line.get("emd") is not None}
+    drawn = tuple(drawings.drawings(file.stem, experiment, outcomes, cells, emds))
     shown = "\n".join(text for text in (figures(path), _shown(drawn, path)) if text)
     return Measured(scale, experiment.title, table, tuple(cells), shown, drawn, path)
 

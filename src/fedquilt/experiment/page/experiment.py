@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import statistics
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -220,7 +220,14 @@ def _near(file: str) -> str:
 
 def _skew(study: Study) -> Figure | None:
     """Draw the cells over the EMD of their populations, if these differ."""
-    experiment, metric = study.experiment, study.experiment.metric
+    seen = {name: run.found.holdings for name, run in study.runs.items() if run.found is not None}
+    emds = {name: held.emd for name, held in seen.items() if held is not None and held.emd is not None}
+    return figure_of_cells_by_skew(study.experiment, study.cells, emds)
+
+
+def figure_of_cells_by_skew(experiment: Experiment, cells: Sequence[Cell], emds: Mapping[str, float]) -> Figure | None:
+    """Draw cells over the EMD of their trials' populations, by trial in `emds`; None where it is always the same."""
+    metric = experiment.metric
     populations = [
         axis.name
         for axis in experiment.blueprint.axes
@@ -228,17 +235,15 @@ def _skew(study: Study) -> Figure | None:
     ]
     unit = unit_of(metric)
     points = []
-    for cell in study.cells:
+    for cell in cells:
         if cell.metric.label != metric.label or cell.value is None or cell.beyond:
             continue
-        seen = [study.runs[trial.name].found for trial in cell.trials if trial.name in study.runs]
-        known = [found.holdings.emd for found in seen if found is not None and found.holdings is not None]
-        emds = [emd for emd in known if emd is not None]
-        if emds:
+        known = [emds[trial.name] for trial in cell.trials if trial.name in emds]
+        if known:
             line = name_of(experiment, cell.key, without=populations)
             spread = None if cell.std is None else round(unit.factor * cell.std, 4)
             value = round(unit.factor * cell.value, 4)
-            points.append(Reached(line, statistics.fmean(emds), value, spread, name_of(experiment, cell.key)))
+            points.append(Reached(line, statistics.fmean(known), value, spread, name_of(experiment, cell.key)))
     if len({round(point.emd, 2) for point in points}) < 2:
         return None
     return figure_of_skew(points, f"{metric.label} ({unit.name})" if unit.name not in metric.label else metric.label)
