@@ -4,9 +4,9 @@
 
 writes `experiments/<paper>/results/<file>.jsonl`, or `<file>.<scale>.jsonl` for another scale than the full one. A line has
 the trial's name, how it ended, the digests of its model and of its settings, the commit and the machine, the EMD of its
-clients, and its metrics: every evaluation, with what was spent since the one before. Lines of trials that the folder does not
-have stay, if the file still has their settings: parts of an experiment may be run apart. Figures of trained models are kept as
-their numbers, in `<file>.figures.json`, and as drawings: SVG, or PNG where they have thousands of points.
+clients, and its metrics: every evaluation, with what was spent since the one before. Lines of trials that the folder does
+not have stay, if the file still has their settings: parts of an experiment may be run apart. Figures of trained models are
+kept as their numbers, in `<file>.figures.json`, and as drawings: SVG, or PNG where they have thousands of points.
 """
 
 from __future__ import annotations
