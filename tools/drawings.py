@@ -2,7 +2,7 @@
 
 Curves are drawn where a paper draws them: for figures, and for tables of rounds to a target. There is a chart for every
 column of the table, as the papers have a panel each for IID and other clients. Figures that vary the population are also
-drawn over its EMD, and those that vary two numbers, such as rate and momentum, as heat maps.
+drawn over its EMD, and those that vary two numbers, such as rate and momentum, as heat maps; so is the benchmark's table.
 """
 
 from __future__ import annotations
@@ -16,9 +16,14 @@ from fedquilt.experiment.design.metric import COSTS
 from fedquilt.experiment.page.curves import KEYS, Line, figure_of_curves, title_of
 from fedquilt.experiment.page.experiment import figure_of_cells_by_skew, name_of
 from fedquilt.experiment.page.figure import Figure
+from fedquilt.experiment.page.heat_map import Square, heat_map
 from fedquilt.experiment.page.hyper_parameters import figure_of_hyper_parameters
 from fedquilt.experiment.results.cells import Cell
 from fedquilt.experiment.results.outcome import Outcome
+from fedquilt.experiment.results.written import unit_of
+
+OWN = "fedquilt's own"
+"""The source of the benchmark's experiments, whose table is also a heat map."""
 
 FORMAT = "png"
 """A chart for a page has a mark at each of thousands of points, to point at; as SVG it would be megabytes."""
@@ -32,6 +37,8 @@ def drawings(
     found: list[Figure] = []
     if figure or experiment.metric.name in COSTS:
         found += _curves(experiment, outcomes, cells)
+    if len(experiment.rows) == len(experiment.columns) == 1 and experiment.source == OWN:
+        found += _table(experiment, cells)
     skew = figure_of_cells_by_skew(experiment, cells, emds) if figure else None
     if skew is not None:
         found.append(replace(skew, name="skew-1"))
@@ -42,6 +49,28 @@ def drawings(
             for number, (label, chart) in enumerate(maps.charts.items(), 1)
         ]
     return found
+
+
+def _table(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[Figure]:
+    """Draw a table as a heat map, the best of each column framed."""
+    metric, unit = experiment.metric, unit_of(experiment.metric)
+    axes = [axis.name for axis in experiment.blueprint.axes]
+    down, across = (axes.index(name) for name in (*experiment.rows, *experiment.columns))
+    known = [cell for cell in cells if cell.metric.label == metric.label and cell.value is not None]
+    methods = list(experiment.blueprint.axes[down].cases)
+    known.sort(key=lambda cell: -methods.index(cell.key[down]))  # the first is drawn at the top
+    best = {
+        cell.key[across]: max(other.value or 0.0 for other in known if other.key[across] == cell.key[across])
+        for cell in known
+    }
+    squares = [
+        Square(cell.key[across], cell.key[down], unit.factor * value, best=value == best[cell.key[across]])
+        for cell in known
+        if (value := cell.value) is not None
+    ]
+    if squares:
+        chart = heat_map(squares, "", "", f"{metric.label} ({unit.name})", metric.lower_is_better)
+        yield Figure("table-1", experiment.title, {experiment.title: chart})
 
 
 def _curves(experiment: Experiment, outcomes: Sequence[Outcome], cells: Sequence[Cell]) -> Iterator[Figure]:
@@ -68,7 +97,7 @@ def paths_of(figures: Sequence[Figure], path: Path) -> list[Path]:
 
 def write(figures: Sequence[Figure], path: Path) -> None:
     """Write drawings beside the metrics that they are made of, in place of those that were there."""
-    for kind in ("curves", "skew", "map"):
+    for kind in ("curves", "table", "skew", "map"):
         for old in path.parent.glob(f"{path.stem}-{kind}-*.{FORMAT}"):
             old.unlink()
     for figure in figures:

@@ -6,8 +6,10 @@ and not on how many images are made ready at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import exp, log, sqrt
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +37,23 @@ def to_unit(raw: Tensor) -> Tensor:
 def standardise(raw: Tensor, mean: float | Tensor, std: float | Tensor) -> Tensor:
     """Subtract a mean from bytes and divide by a standard deviation, both on the scale of 0 to 255."""
     return raw.float().sub_(mean).div_(std)
+
+
+Pixels = Literal["none", "centre", "standardise"]
+"""What becomes of grey pixels: in [0, 1]; in [−0.5, 0.5]; or with mean 0 and standard deviation 1."""
+
+
+def pixels_as(pixels: Pixels, mean: float, std: float) -> Callable[[Tensor], Tensor]:
+    """Return what makes a model's input of grey pixels, bytes; `mean` and `std` are those of the set in [0, 1].
+
+    >>> [pixels_as(each, 0.13, 0.31)(torch.tensor([0, 255])).tolist() for each in ("none", "centre")]
+    [[0.0, 1.0], [-0.5, 0.5]]
+    """
+    if pixels == "none":
+        return to_unit
+    if pixels == "centre":
+        return partial(standardise, mean=127.5, std=255.0)
+    return partial(standardise, mean=mean * 255, std=std * 255)
 
 
 def to_range(x: Floats, low: Floats, high: Floats) -> Floats:

@@ -56,7 +56,7 @@ def evaluate(
 
     - data: other data than the run's own: a data set's name, a spec file whose `[data]` is taken, a CSV, TSV or Parquet
       file whose rows are tested on, or a `Data`.
-    - sets: changes of its keys, such as "data.standardise=true". split: "test" or "train"; or "validation", what the run
+    - sets: changes of its keys, such as "data.preprocess=centre". split: "test" or "train"; or "validation", what the run
       held out of its training data.
     - which: the "last" model, or the "best" one of a run with `keep = "best"`. checkpoint: another than the newest.
     - model: for a run from Python, whose model and data no file describes: a module like the one that was trained, with

@@ -28,7 +28,7 @@ def test_another_set_by_the_same_name(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_published_set() -> None:
     if not os.environ.get("FEDQUILT_DATA") or FILES.missing():
         pytest.skip(f"FEDQUILT_DATA names no folder with Fashion-MNIST. {FILES.where()}")
-    data = fashion_mnist(standardise=True)
+    data = fashion_mnist(preprocess="standardise")
     assert torch.bincount(data.train.y).tolist() == [6_000] * 10
     assert torch.bincount(data.test.y).tolist() == [1_000] * 10
     assert data.prepare is not None

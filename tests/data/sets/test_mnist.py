@@ -76,7 +76,7 @@ def needs_mnist() -> None:
 @pytest.mark.real_data
 def test_the_published_set() -> None:
     needs_mnist()
-    data = mnist(standardise=True)
+    data = mnist(preprocess="standardise")
     assert data.train.x.shape == (60_000, 1, 28, 28)
     assert data.test.x.shape == (10_000, 1, 28, 28)
     assert data.train.x.dtype == torch.uint8
@@ -91,10 +91,11 @@ def test_the_published_set() -> None:
 
 
 @pytest.mark.real_data
-def test_mcmahans_scale() -> None:
+def test_scales_of_pixels() -> None:
     needs_mnist()
-    data = mnist()
-    assert data.prepare is not None
+    data, centred = mnist(), mnist(preprocess="centre")
+    assert data.prepare is not None and centred.prepare is not None
     x = data.prepare(data.test.x)
     assert (x.min().item(), x.max().item()) == (0.0, 1.0)
     assert torch.equal(x, data.test.x.float() / 255)
+    assert torch.allclose(centred.prepare(data.test.x), x - 0.5, atol=1e-6)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data
 from fedquilt.data.fetch.published import DownloadSource, publish
+from fedquilt.data.preprocess import Pixels, pixels_as
 from fedquilt.data.sets.mnist import idx_published, read_idx_data
 
 FILES = publish(
@@ -38,11 +39,11 @@ FILES = publish(
 
 
 @datasets.register
-def fashion_mnist(standardise: bool = False, check: bool = True) -> Data:
+def fashion_mnist(preprocess: Pixels = "none", check: bool = True) -> Data:
     """Fashion-MNIST's 60,000 training and 10,000 test pictures of clothes of 28×28 pixels (Xiao 2017).
 
-    Pixels are scaled to [0, 1]; `standardise` subtracts their mean, 0.2860, and divides by their standard deviation,
-    0.3530, as well.
+    `preprocess` is as in `mnist`: `none` (pixels scaled to [0, 1]), `centre` (to [−0.5, 0.5]) or `standardise` (less their
+    mean, 0.2860, divided by their standard deviation, 0.3530).
 
     `check` refuses files whose digests differ from the published ones.
 
@@ -50,4 +51,4 @@ def fashion_mnist(standardise: bool = False, check: bool = True) -> Data:
     >>> data.train.x.shape, data.test.x.dtype  # doctest: +SKIP
     (torch.Size([60000, 1, 28, 28]), torch.uint8)
     """
-    return read_idx_data(FILES, mean_and_std=(0.2860, 0.3530) if standardise else None, check=check)
+    return read_idx_data(FILES, pixels_as(preprocess, mean=0.2860, std=0.3530), check)

@@ -6,7 +6,6 @@ The four published idx files, in a folder `mnist`, packed or unpacked; torchvisi
 
 from __future__ import annotations
 
-import functools
 import math
 import struct
 from pathlib import Path
@@ -22,12 +21,15 @@ from fedquilt.base.registry import datasets
 from fedquilt.data.data import Data, Prepare, Split
 from fedquilt.data.fetch.published import DownloadSource, File, PublishedData, publish
 from fedquilt.data.files import require_digest, unpacked
-from fedquilt.data.preprocess import standardise, to_unit
+from fedquilt.data.preprocess import Pixels, pixels_as
 
 # No deflate stream grows by more than this when unpacked.
 _LARGEST_RATIO = 1032
 _CHUNK = 2**20
 _IMAGE = 28 * 28
+
+MEAN_AND_STD = 0.1307, 0.3081
+"""Of the training set's pixels, in [0, 1]."""
 
 
 def idx_published(
@@ -90,11 +92,12 @@ FILES = publish(
 
 
 @datasets.register
-def mnist(standardise: bool = False, check: bool = True) -> Data:
+def mnist(preprocess: Pixels = "none", check: bool = True) -> Data:
     """MNIST's 60,000 training and 10,000 test digits of 28×28 pixels (LeCun 1998).
 
-    Pixels are scaled to [0, 1], as in McMahan 2017; `standardise` subtracts their mean, 0.1307, and divides by their
-    standard deviation, 0.3081, as well.
+    `preprocess` is `none` (pixels scaled to [0, 1]), `centre` (to [−0.5, 0.5], as TensorFlow's example of a convolutional
+    network had them, and most likely McMahan 2017, whose rounds it gives: experiments/mcmahan-2017) or `standardise` (less
+    their mean, 0.1307, divided by their standard deviation, 0.3081).
 
     `check` refuses files whose digests differ from the published ones.
 
@@ -102,18 +105,11 @@ def mnist(standardise: bool = False, check: bool = True) -> Data:
     >>> data.train.x.shape, data.test.x.dtype  # doctest: +SKIP
     (torch.Size([60000, 1, 28, 28]), torch.uint8)
     """
-    return read_idx_data(FILES, mean_and_std=(0.1307, 0.3081) if standardise else None, check=check)
+    return read_idx_data(FILES, pixels_as(preprocess, *MEAN_AND_STD), check)
 
 
-def read_idx_data(files: PublishedData, mean_and_std: tuple[float, float] | None, check: bool = True) -> Data:
-    """Read a data set; pixels are scaled to [0, 1] and then, if mean and standard deviation are given, standardised.
-
-    With `check`, files must have their published digests.
-    """
-    prepare: Prepare = to_unit
-    if mean_and_std is not None:
-        mean, std = mean_and_std
-        prepare = functools.partial(standardise, mean=mean * 255, std=std * 255)
+def read_idx_data(files: PublishedData, prepare: Prepare, check: bool = True) -> Data:
+    """Read a data set; with `check`, files must have their published digests."""
     train, test = read_split("train", files, check), read_split("t10k", files, check)
     return Data(files.name, train, test, classes=10, prepare=prepare)
 

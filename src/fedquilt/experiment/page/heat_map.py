@@ -8,6 +8,9 @@ from typing import Any
 
 from fedquilt.experiment.page.figure import Figure, styled
 
+FITS = 8
+"""Letters of a label that fit below a square."""
+
 
 @dataclass(frozen=True)
 class Square:
@@ -33,8 +36,9 @@ def heat_map(squares: Sequence[Square], x: str, y: str, measured: str, less_is_b
         | {"best": square.best}
         for square in squares
     ]
-    across = alt.X("x:O", title=x, sort=columns, axis=alt.Axis(labelAngle=0))
-    down = alt.Y("y:O", title=y, sort=list(reversed(rows)))
+    angle = -35 if any(len(each) > FITS for each in columns) else 0
+    across = alt.X("x:O", title=x or None, sort=columns, axis=alt.Axis(labelAngle=angle, labelOverlap=False))
+    down = alt.Y("y:O", title=y or None, sort=list(reversed(rows)), axis=alt.Axis(labelOverlap=False))
     base = alt.Chart(alt.InlineData(values=values)).encode(x=across, y=down)
     shade = alt.Scale(scheme="viridis", reverse=not less_is_better)
     coloured = base.mark_rect(stroke="white", strokeWidth=1).encode(
