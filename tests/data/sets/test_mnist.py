@@ -94,7 +94,8 @@ def test_the_published_set() -> None:
 def test_scales_of_pixels() -> None:
     needs_mnist()
     data, centred = mnist(), mnist(preprocess="centre")
-    assert data.prepare is not None and centred.prepare is not None
+    assert data.prepare is not None
+    assert centred.prepare is not None
     x = data.prepare(data.test.x)
     assert (x.min().item(), x.max().item()) == (0.0, 1.0)
     assert torch.equal(x, data.test.x.float() / 255)
