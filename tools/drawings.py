@@ -70,7 +70,7 @@ def _table(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[Figure]:
     ]
     if squares:
         chart = heat_map(squares, "", "", f"{metric.label} ({unit.name})", metric.lower_is_better)
-        yield Figure("table-1", experiment.title, {experiment.title: chart})
+        yield Figure("table-1", "The same as a heat map", {experiment.title: chart})
 
 
 def _curves(experiment: Experiment, outcomes: Sequence[Outcome], cells: Sequence[Cell]) -> Iterator[Figure]:
