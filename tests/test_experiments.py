@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,9 @@ def test_drawings_have_a_curve_for_every_cell_and_are_there(results: Any) -> Non
     figures = [(each, figure, path) for each in drawn for figure, path in zip(each.drawn, each.drawings, strict=True)]
     assert figures
     assert [path for _, _, path in figures if not path.exists()] == [], "run python tools/results.py --write"
-    (table,) = [each for each in drawn if each.path.name == "table-4.jsonl"]
+    (table,) = [each for each in drawn if each.path.name == "table-1.jsonl" and "mcmahan" in str(each.path)]
     curves = [entry["name"] for figure in table.drawn for entry in legend(figure)]
-    assert sorted(curves) == sorted(cell.key[1] for cell in table.known)
+    assert sorted(curves) == sorted(cell.key[2] for cell in table.known) != []
 
 
 def legend(figure: Any) -> list[dict[str, Any]]:
@@ -117,6 +118,14 @@ def test_kept_metrics_give_the_cells_of_the_runs(kept: Any, tmp_path: Path) -> N
     assert [cell.value for cell in kept_cells] == pytest.approx([cell.value for cell in cells], rel=1e-7)
     digests = [json.loads(line)["model"] for line in path.read_text(encoding="utf-8").splitlines()]
     assert len(set(digests)) == 4
+    draw = partial(
+        importlib.import_module("drawings").drawings, "figure-1", read, kept.read_kept(read, path), kept_cells
+    )
+    emds = {trial.name: 1.0 + (trial.cell == ("2",)) for trial in read.trials}
+    curves, *maps = draw(dict.fromkeys(emds, 1.0))
+    assert [entry["name"] for entry in legend(curves)] == ["epochs 1", "epochs 2"]
+    assert [figure.name for figure in maps] == ["map-1"]
+    assert [figure.name for figure in draw(emds)] == ["curves-1", "skew-1", "map-1"]
     changed = experiment(tables | {"run": {"rounds": 5, "eval_every": 2}})
     assert {outcome.state for outcome in kept.read_kept(changed, path)} == {"unusable"}
     assert list(kept.earlier_lines(read, path)) == [trial.name for trial in read.trials]

@@ -57,12 +57,10 @@ def _table(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[Figure]:
     axes = [axis.name for axis in experiment.blueprint.axes]
     down, across = (axes.index(name) for name in (*experiment.rows, *experiment.columns))
     known = [cell for cell in cells if cell.metric.label == metric.label and cell.value is not None]
-    methods = list(experiment.blueprint.axes[down].cases)
+    methods, columns = list(experiment.blueprint.axes[down].cases), {cell.key[across] for cell in known}
     known.sort(key=lambda cell: -methods.index(cell.key[down]))  # the first is drawn at the top
-    best = {
-        cell.key[across]: max(other.value or 0.0 for other in known if other.key[across] == cell.key[across])
-        for cell in known
-    }
+    best_of = min if metric.lower_is_better else max
+    best = {column: best_of(cell.value for cell in known if cell.key[across] == column) for column in columns}
     squares = [
         Square(cell.key[across], cell.key[down], unit.factor * value, best=value == best[cell.key[across]])
         for cell in known

@@ -58,6 +58,11 @@ def settings(trial: Trial) -> str:
     return hashlib.sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()
 
 
+def settings_of_all(experiment: Experiment) -> str:
+    """Return a digest of what decides the results of all trials."""
+    return hashlib.sha256("".join(map(settings, experiment.trials)).encode()).hexdigest()
+
+
 def kept_lines(experiment: Experiment, folder: Path) -> Iterator[str]:
     """Write the trials of a sweep that have ended, a line each."""
     for trial in trials_of(experiment, folder):
@@ -108,7 +113,11 @@ def keep_figures(experiment: Experiment, folder: Path, path: Path) -> None:
     found = [each for each in figures_of(experiment, folder) if each.problem is None and each.request.name in DRAWN]
     if not found:
         return
-    numbers = [{"name": each.request.name, "title": each.request.title, **_numbers(each.data)} for each in found]
+    of = settings_of_all(experiment)
+    numbers = [
+        {"name": each.request.name, "title": each.request.title, "settings": of, **_numbers(each.data)}
+        for each in found
+    ]
     path.with_suffix(".figures.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n", "utf-8")
     with tempfile.TemporaryDirectory() as out:
         report(folder, out=out)

@@ -25,6 +25,7 @@ import generated
 import kept
 
 from fedquilt.base.text import counted
+from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.experiment import experiment as read_experiment
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.results.cells import Cell, cells_from
@@ -89,9 +90,11 @@ def _measured(file: Path, scale: str) -> Measured:
     cells = cells_from(experiment, outcomes)
     some = [cell for cell in cells if cell.value is not None or cell.published is not None]
     table = to_markdown(table_of(experiment, some or cells))
-    emds = {trial: line["emd"] for trial, line in kept.read_lines(path).items() if line.get("emd") is not None}
+    usable = {outcome.trial.name for outcome in outcomes if outcome.ended}
+    lines = {trial: line for trial, line in kept.read_lines(path).items() if trial in usable}
+    emds = {trial: line["emd"] for trial, line in lines.items() if line.get("emd") is not None}
     drawn = tuple(drawings.drawings(file.stem, experiment, outcomes, cells, emds))
-    shown = "\n".join(text for text in (figures(path), _shown(drawn, path)) if text)
+    shown = "\n".join(text for text in (figures(path, experiment), _shown(drawn, path)) if text)
     return Measured(scale, experiment.title, table, tuple(cells), shown, drawn, path)
 
 
@@ -103,14 +106,16 @@ def _shown(drawn: Sequence[Figure], path: Path) -> str:
     )
 
 
-def figures(path: Path) -> str:
-    """Write the numbers of figures that are kept beside metrics, and show their drawings."""
+def figures(path: Path, experiment: Experiment) -> str:
+    """Write the numbers of figures that are kept beside metrics, and show their drawings; not those of other settings."""
     numbers = path.with_suffix(".figures.json")
     found = json.loads(numbers.read_text(encoding="utf-8")) if numbers.exists() else []
+    now = kept.settings_of_all(experiment) if found else ""
     lines: list[str] = []
     for number, each in enumerate(found, 1):
-        drawings = sorted(path.parent.glob(f"{path.stem}-{number}-*"))
-        lines += [*_figure(each), *(f"![{drawing.stem}](results/{drawing.name})\n" for drawing in drawings)]
+        files = sorted(path.parent.glob(f"{path.stem}-{number}-*")) if each["settings"] == now else []
+        if files:
+            lines += [*_figure(each), *(f"![{file.stem}](results/{file.name})\n" for file in files)]
     return "\n".join(lines)
 
 
@@ -150,11 +155,11 @@ def overview(found: dict[Path, list[Measured]]) -> str:
         about = content["experiment"]
         name = about.get("source", "").removeprefix(f"{PAPERS[paper]}, ") or "–"
         start = f"| {PAPERS[paper]} | [{name}]({paper}/{file.name}):"
-        for each in results:
+        for each in (each for each in results if each.known):
             theirs, own = headline(each)
             run = f"{each.scale} | `{command(file, each.scale)}`"
             lines.append(f"{start} {each.title} | {theirs} | [{own}]({paper}/README.md) | {run} |")
-        if not results:
+        if not any(each.known for each in results):
             count = sum(_leaves(each.get("values", each.get("value"))) for each in content.get("published", ()))
             there = counted(count, "value") if count else ""
             lines.append(f"{start} {about['title']} | {there} | not run yet | | `{command(file, kept.FULL)}` |")
@@ -174,8 +179,6 @@ def headline(result: Measured) -> tuple[str, str]:
     """Return a published value and ours of the same cell, the first that has both, and how many cells were measured."""
     both = [cell for cell in result.known if cell.published is not None]
     count = f"{len(result.known)} of {len(result.cells)} cells"
-    if not result.known:
-        return "", count
     cell = (both or result.known)[0]
     unit = unit_of(cell.metric).name
     name = ", ".join(cell.key)
@@ -186,7 +189,7 @@ def tables(results: dict[Path, list[Measured]]) -> str:
     """Write the tables of a paper that were measured."""
     parts = []
     for file, found in results.items():
-        for each in found:
+        for each in (each for each in found if each.known):
             scale = "" if each.scale == kept.FULL else f", scale “{each.scale}”"
             lead = f"### {file.stem}{scale}\n\n`{command(file, each.scale)}`, {len(each.known)} of {len(each.cells)} cells."
             parts.append(f"{lead}\n\n{each.table}\n{each.figures}" if each.figures else f"{lead}\n\n{each.table}")

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import platform
+import importlib
+import os
+import shutil
+import sysconfig
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from fedquilt.base.cache_folder import processor_flags
 from fedquilt.base.errors import FedquiltError
-from fedquilt.compute.kernels import build, compiler, stack
+from fedquilt.compute.kernels import build, compiler
 
 pytestmark = pytest.mark.skipif(
-    platform.system() != "Linux" or platform.machine() != "x86_64" or build.trouble(stack.KERNEL) is not None,
+    sysconfig.get_platform() != "linux-x86_64" or not any(map(shutil.which, ("c++", "g++", "clang++"))),
     reason="needs a C++ compiler for x86-64 on Linux",
 )
 
-MODERN = frozenset({"avx2", "fma", "bmi2"})
+ROOT = Path(__file__).parents[3]
+MODERN = frozenset(compiler.NEEDS)
 
 
 @pytest.fixture
@@ -48,15 +54,61 @@ def test_an_installed_kernel_needs_no_compiler(folder: Path, monkeypatch: pytest
 def test_an_installed_kernel_is_for_the_processors_that_it_fits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found_by(monkeypatch, MODERN)
     assert not found_by(monkeypatch, MODERN - {"fma"})
-    assert not found_by(monkeypatch, MODERN | {"avx512f"}), "one that uses the wider registers is faster"
+    assert found_by(monkeypatch, MODERN | {"avx512f"}), "there is no compiler for one with wider registers"
+
+
+def test_where_registers_are_wider_a_compiler_makes_one_that_uses_them(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
+    assert not found_by(monkeypatch, MODERN | {"avx512f"})
+    loaded = build.library.__wrapped__("stack")
+    assert Path(loaded._name).is_relative_to(tmp_path / "cache")
+    build._made_as.cache_clear()
 
 
 def test_a_kernel_of_other_files_is_not_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (made,) = folder.iterdir()
-    monkeypatch.setattr(compiler, "GENERAL", (*compiler.GENERAL, "-DOTHER"))
+    before = compiler.content_of("stack")
+    monkeypatch.setattr(compiler, "content_of", lambda name: before + b"// changed")
     assert not found_by(monkeypatch, MODERN)
-    monkeypatch.undo()
-    monkeypatch.setattr(compiler, "INSTALLED", folder)
-    monkeypatch.setattr(compiler, "GENERAL", (*compiler.GENERAL, "-DOTHER"))
+    monkeypatch.setenv("PATH", os.defpath)
     (other,) = compiler.install()
     assert list(folder.iterdir()) == [other] != [made]
+
+
+def test_installing_again_mends_what_was_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (made,) = folder.iterdir()
+    whole = made.stat().st_size
+    made.write_bytes(b"damaged")
+    monkeypatch.setenv("PATH", os.defpath)
+    assert compiler.install() == [made]
+    assert made.stat().st_size == whole
+
+
+def build_data(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:
+    """What the hook of the package's build makes of a wheel, and what it warns of."""
+    pytest.importorskip("hatchling")
+    monkeypatch.syspath_prepend(ROOT)
+    hook = importlib.import_module("hatch_build")
+    warnings: list[str] = []
+    app = SimpleNamespace(display_warning=warnings.append)
+    data: dict[str, Any] = {"artifacts": [], "pure_python": True}
+    hook.Kernels(str(ROOT), {}, None, None, "", "wheel", app).initialize("standard", data)
+    return data, warnings
+
+
+def test_a_wheel_with_a_kernel_is_for_its_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, warnings = build_data(monkeypatch)
+    made = compiler.installed("stack").relative_to(ROOT)
+    assert data == {"artifacts": [f"/{made}"], "pure_python": False, "tag": "py3-none-linux_x86_64"}
+    assert warnings == []
+
+
+def test_without_a_compiler_a_wheel_is_for_any_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    data, warnings = build_data(monkeypatch)
+    assert data == {"artifacts": [], "pure_python": True}
+    (said,) = warnings
+    assert "compiled on first use instead: no C++ compiler was found" in said

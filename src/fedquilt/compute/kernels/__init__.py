@@ -1,4 +1,4 @@
-"""Layers in C++ of our own, compiled on demand.
+"""Layers in C++ of our own, compiled at installation or on first use.
 
 May import `base`.
 """

@@ -16,6 +16,7 @@ from fedquilt.base.cache_folder import private_folder, processor_flags
 from fedquilt.base.errors import FedquiltError
 from fedquilt.compute.kernels.compiler import (
     FLAGS,
+    NEEDS,
     compile_files,
     content_of,
     cpp_compiler,
@@ -29,9 +30,19 @@ from fedquilt.compute.kernels.compiler import (
 def library(name: str) -> ctypes.CDLL:
     """Return a kernel of this folder, compiling it unless that was done before."""
     ready = _installed(name)
-    if ready is not None:
+    if ready is not None and not _wider():
         with suppress(OSError):  # a file that was damaged, or made for another system
             return ctypes.CDLL(str(ready))
+    try:
+        return _compiled(name)
+    except FedquiltError:
+        if ready is None:
+            raise
+        return ctypes.CDLL(str(ready))
+
+
+def _compiled(name: str) -> ctypes.CDLL:
+    """Return a kernel for this processor, compiling it unless that was done before."""
     path, command = _made_as(name)
     if path.exists():
         with suppress(OSError):  # a file that was damaged is made again
@@ -41,26 +52,32 @@ def library(name: str) -> ctypes.CDLL:
 
 
 def compiled_before(name: str) -> bool:
-    """Say whether a kernel of this folder was compiled before, here and with the same compiler.
+    """Say whether a kernel of this folder was compiled before: at installation, or here and with the same compiler.
 
     >>> compiled_before("nothing of that name")
     False
     """
+    ready = _installed(name) is not None
     try:
-        return _installed(name) is not None or _made_as(name)[0].exists()
+        return (ready and not _wider()) or _made_as(name)[0].exists()
     except (FedquiltError, OSError):
-        return False
+        return ready
 
 
 def _installed(name: str) -> Path | None:
-    """Return a kernel that came with fedquilt, where one made for this processor alone would not be faster."""
-    if not {"avx2", "fma", "bmi2"} <= processor_flags() or "avx512f" in processor_flags():
+    """Return a kernel that came with fedquilt, if this processor can run it."""
+    if not set(NEEDS) <= processor_flags():
         return None
     try:
         path = installed(name)
     except OSError:
         return None
     return path if path.exists() else None
+
+
+def _wider() -> bool:
+    """Say whether the processor has wider registers than what came with fedquilt uses."""
+    return "avx512f" in processor_flags()
 
 
 @functools.cache

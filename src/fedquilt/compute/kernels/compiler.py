@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import shlex
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +29,11 @@ INSTALLED = HERE / "installed"
 FLAGS = ("-O2", "-ftree-vectorize", "-std=c++17", "-ffp-contract=off", "-fPIC")
 """Not what makes results depend on the compiler: where a product and a sum are rounded once, the files say so."""
 
-GENERAL = (*FLAGS, "-mavx2", "-mfma", "-mbmi2")
-"""For all x86-64 processors of the last ten years, but not for the wider registers of some."""
+NEEDS = ("avx2", "fma", "bmi2")
+"""What the x86-64 processors of the last ten years have; some have wider registers besides."""
+
+GENERAL = (*FLAGS, *(f"-m{each}" for each in NEEDS))
+"""For all processors that have that."""
 
 KEPT_READY = ("stack",)
 """Kernels whose bits do not depend on what they were compiled for."""
@@ -53,14 +56,13 @@ def installed(name: str) -> Path:
 
 
 def install() -> list[Path]:
-    """Compile what is kept ready, in place of what was there, and return the files: none on other processors."""
-    if platform.system() != "Linux" or platform.machine() != "x86_64":
+    """Compile what is kept ready, in place of what was there, and return the files: none for other systems."""
+    if sysconfig.get_platform() != "linux-x86_64":
         return []
     INSTALLED.mkdir(exist_ok=True)
     made = [installed(name) for name in KEPT_READY]
     for name, path in zip(KEPT_READY, made, strict=True):
-        if not path.exists():
-            compile_files([*cpp_compiler(), *GENERAL], sources_of(name), path)
+        compile_files([*cpp_compiler(), *GENERAL], sources_of(name), path)
     for old in set(INSTALLED.glob("*.so")) - set(made):
         old.unlink()
     return made
@@ -69,10 +71,17 @@ def install() -> list[Path]:
 def cpp_compiler() -> list[str]:
     """Return the command of a C++ compiler, or say that there is none."""
     for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
-        command = shlex.split(name or "")
+        command = _words(name or "")
         if command and shutil.which(command[0]):
             return command
     raise FedquiltError("no C++ compiler was found (c++, g++ or clang++; the variable CXX names another)")
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise FedquiltError(f"the variable CXX cannot be read: {error}: {command}") from None
 
 
 def compile_files(command: Sequence[str], sources: Sequence[Path], path: Path) -> None:
