@@ -1,4 +1,4 @@
-"""Why does the 2NN need fewer rounds here than in McMahan 2017? Trains it from other first values.
+"""How many rounds does the 2NN of McMahan 2017 need? Trains it from several kinds of first values, pixels in [0, 1].
 
 The paper does not say how the 2NN was initialised. Rounds to 97% on MNIST (IID clients, E = 1, B = 10, C = 0.1;
 87 in Table 1, 92 in Table 4) are counted from three kinds of first values, each with five learning rates:

@@ -1,4 +1,4 @@
-"""Why does the 2NN need fewer rounds here than in McMahan 2017? Trains it on pixels that are scaled otherwise.
+"""How many rounds does the 2NN of McMahan 2017 need? Trains it on pixels that are scaled in several ways.
 
 The paper does not say how pixels were scaled. Rounds to 97% on MNIST (IID clients, E = 1, B = 10, C = 0.1; 87 in Table 1,
 92 in Table 4) are counted with three kinds of inputs, each with four learning rates:

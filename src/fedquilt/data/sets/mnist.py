@@ -96,8 +96,8 @@ def mnist(preprocess: Pixels = "none", check: bool = True) -> Data:
     """MNIST's 60,000 training and 10,000 test digits of 28×28 pixels (LeCun 1998).
 
     `preprocess` is `none` (pixels scaled to [0, 1]), `centre` (to [−0.5, 0.5], as TensorFlow's example of a convolutional
-    network had them, and most likely McMahan 2017, whose rounds it gives: experiments/mcmahan-2017) or `standardise` (less
-    their mean, 0.1307, divided by their standard deviation, 0.3081).
+    network had them; with it, rounds are near those of McMahan 2017) or `standardise` (less their mean, 0.1307, divided by
+    their standard deviation, 0.3081).
 
     `check` refuses files whose digests differ from the published ones.
 
