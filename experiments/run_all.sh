@@ -14,9 +14,9 @@ sweep() { # FILE SCALE [OPTIONS]: one experiment; a trial that fails does not st
 
 # At full scale
 sweep mcmahan-2017/figure-1 full
-sweep wei-2022/rate full
+sweep wei-2022/features full
 sweep wei-2022/penalties full
-# The values that rate.toml and penalties.toml choose are written into table-2.toml and table-3.toml by hand; a test compares them.
+# The values that features.toml and penalties.toml choose are written into table-2.toml and table-3.toml by hand; a test compares them.
 for set in vehicle splice a1a dna svmguide1 satimage usps pendigits; do sweep wei-2022/table-3 full --only "$set"; done
 sweep wei-2022/table-2 full
 sweep wei-2022/longer full

@@ -134,14 +134,11 @@ def test_kept_metrics_give_the_cells_of_the_runs(kept: Any, tmp_path: Path) -> N
 
 def test_wei_2022_runs_with_the_values_that_were_chosen(results: Any) -> None:
     folder = EXPERIMENTS / "wei-2022"
-    (rates,) = results.measured(folder / "rate.toml")
+    (features,) = results.measured(folder / "features.toml")
     cases = tables_of(folder / "table-3.toml")["case"]["set"]
-    assert rates.known
-    for name in {cell.key[0] for cell in rates.known}:
-        accuracy = {float(cell.key[1]): cell.value or 0.0 for cell in rates.known if cell.key[0] == name}
-        failing = min(rate for rate, value in accuracy.items() if value < 0.75 * max(accuracy.values()))
-        safe = {rate: value for rate, value in accuracy.items() if rate < 0.11 * failing}
-        assert cases[name]["method"]["lr"] == max(safe, key=lambda rate: safe[rate]), name
+    rates = {cell.key[0]: cell.chosen["method.lr"] for cell in features.known if cell.key[1].endswith("not scaled")}
+    assert rates
+    assert rates == {name: cases[name]["method"]["lr"] for name in rates}
     for file in ("table-1.toml", "table-2.toml", "penalties.toml"):
         for name, case in tables_of(folder / file)["case"]["set"].items():
             assert name not in cases or case["method"]["lr"] == cases[name]["method"]["lr"], (file, name)
