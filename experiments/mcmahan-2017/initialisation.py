@@ -40,19 +40,23 @@ def model(start: str) -> nn.Module:
     return module
 
 
+def rounds_by_rate(data: fq.Data, start: str, rates: list[float], most: int) -> dict[str, float | None]:
+    """Count the rounds to the target with every learning rate; None: not in so many."""
+    held = fq.iid(data.train.y.numpy(), clients=100, seed=1)
+    found: dict[str, float | None] = {}
+    for rate in rates:
+        method = fq.fed_avg(lr=rate, fraction=0.1, batch=10)
+        result = fq.train(model(start), data, held, method, most, seed=1, stop_at=TARGET)
+        rounds = result.history.rounds_to(TARGET)
+        found[str(rate)] = None if rounds is None else round(rounds, 1)
+        print(start, rate, found[str(rate)], flush=True)
+    return found
+
+
 def main() -> None:
     """Count rounds, and write them beside this file."""
     data = fq.mnist()
-    held = fq.iid(data.train.y.numpy(), clients=100, seed=1)
-    found: dict[str, dict[str, float | None]] = {}
-    for start in ("pytorch", "glorot", "tutorial"):
-        found[start] = {}
-        for rate in RATES:
-            method = fq.fed_avg(lr=rate, fraction=0.1, batch=10)
-            result = fq.train(model(start), data, held, method, ROUNDS, seed=1, stop_at=TARGET)
-            rounds = result.history.rounds_to(TARGET)
-            found[start][str(rate)] = None if rounds is None else round(rounds, 1)
-            print(start, rate, found[start][str(rate)], flush=True)
+    found = {start: rounds_by_rate(data, start, RATES, ROUNDS) for start in ("pytorch", "glorot", "tutorial")}
     about = {"command": "python experiments/mcmahan-2017/initialisation.py", "rounds": ROUNDS, "rounds to 97%": found}
     Path(__file__).with_name("initialisation.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 

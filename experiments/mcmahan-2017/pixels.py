@@ -19,29 +19,21 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from initialisation import model
+from initialisation import rounds_by_rate
 
 import fedquilt as fq
 
 RATES = [0.0464, 0.1, 0.215, 0.464]
-ROUNDS, TARGET = 150, 0.97
+ROUNDS = 150
 KINDS = [("none", "pytorch"), ("centre", "pytorch"), ("standardise", "pytorch"), ("centre", "glorot")]
 
 
 def main() -> None:
     """Count rounds, and write them beside this file."""
-    found: dict[str, dict[str, float | None]] = {}
-    for pixels, start in KINDS:
-        data = fq.mnist(preprocess=pixels)
-        held = fq.iid(data.train.y.numpy(), clients=100, seed=1)
-        name = f"{pixels}, {start}"
-        found[name] = {}
-        for rate in RATES:
-            method = fq.fed_avg(lr=rate, fraction=0.1, batch=10)
-            result = fq.train(model(start), data, held, method, ROUNDS, seed=1, stop_at=TARGET)
-            rounds = result.history.rounds_to(TARGET)
-            found[name][str(rate)] = None if rounds is None else round(rounds, 1)
-            print(name, rate, found[name][str(rate)], flush=True)
+    found = {
+        f"{pixels}, {start}": rounds_by_rate(fq.mnist(preprocess=pixels), start, RATES, ROUNDS)
+        for pixels, start in KINDS
+    }
     about = {"command": "python experiments/mcmahan-2017/pixels.py", "rounds": ROUNDS, "rounds to 97%": found}
     Path(__file__).with_name("pixels.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
