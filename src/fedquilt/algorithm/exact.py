@@ -27,7 +27,12 @@ _EXPONENTS = tuple(range(160, -192, -32))
 """The places of `WideMean`'s digits, as powers of two."""
 
 _VALUES = 2**16
-"""Values taken in at once, about: a bound on memory. It changes no bits."""
+"""Values taken in at once, about: as many as stay in a core's cache. It changes no bits."""
+
+_SHIFTING = 1.5 * 2.0**52
+"""Added to a number below 2^51, it leaves the number's nearest whole one, ties to even, in the last bits of the sum."""
+
+_ITS_BITS = int(torch.tensor(_SHIFTING, dtype=torch.float64).view(torch.int64))
 
 
 class ExactMean:
@@ -44,8 +49,7 @@ class ExactMean:
         """Make an empty sum of vectors of that length, for a cohort of that total weight."""
         self._shift = 62 - 20 - math.ceil(math.log2(planned_weight)) if planned_weight > 0 else 0
         self._sum = torch.zeros(size, dtype=torch.int64)
-        self._scaled = torch.empty(size, dtype=torch.float64)
-        self._whole = torch.empty(size, dtype=torch.int64)
+        self._room = torch.empty(min(size, _VALUES), dtype=torch.float64)
         self._weights: dict[int, float] = {}
         self._bound = 0
 
@@ -56,9 +60,10 @@ class ExactMean:
             return
         scale = math.ldexp(weight, self._shift)
         low, high = torch.aminmax(delta)
-        self._reserve(int(max(-float(low), float(high), 0.0) * scale) + 1)
-        self._scaled.copy_(delta).mul_(scale).round_()
-        self._sum.add_(self._whole.copy_(self._scaled))
+        largest = max(-float(low), float(high), 0.0) * scale
+        self._reserve(int(largest) + 1)
+        for total, values in zip(torch.split(self._sum, _VALUES), torch.split(delta, _VALUES), strict=True):
+            total.add_(_whole(self._room[: len(values)].copy_(values).mul_(scale), largest))
 
     def add_rows(self, slots: Sequence[int], deltas: Tensor, weights: Sequence[float]) -> None:
         """Take in several vectors, the rows of a matrix: the same bits as one by one, in a fraction of the time.
@@ -75,15 +80,13 @@ class ExactMean:
             return
         self._weights.update(zip(slots, weights, strict=True))
         scales = [math.ldexp(weight, self._shift) for weight in weights]
-        scaled = torch.empty(several, len(self._sum), dtype=torch.float64)
-        whole = torch.empty(several, len(self._sum), dtype=torch.int64)
+        room = torch.empty(several, len(self._sum), dtype=torch.float64)
         for first in range(0, len(deltas), several):
             rows, factors = deltas[first : first + several], scales[first : first + several]
-            largest = rows.abs().amax(dim=1).tolist()
-            self._reserve(sum(int(value * scale) + 1 for value, scale in zip(largest, factors, strict=True)))
-            count = len(rows)
-            scaled[:count].copy_(rows).mul_(torch.tensor(factors, dtype=torch.float64)[:, None]).round_()
-            self._sum.add_(whole[:count].copy_(scaled[:count]).sum(dim=0))
+            largest = [a * b for a, b in zip(rows.abs().amax(dim=1).tolist(), factors, strict=True)]
+            self._reserve(sum(int(value) + 1 for value in largest))
+            scaled = room[: len(rows)].copy_(rows).mul_(torch.tensor(factors, dtype=torch.float64)[:, None])
+            self._sum.add_(_whole(scaled, max(largest)).sum(dim=0))
 
     def add_sum(self, slots: Sequence[int], total: Tensor, weights: Sequence[float]) -> None:
         """Take in what another mean for the same cohort has summed: the same bits as its vectors one by one.
@@ -121,6 +124,17 @@ class ExactMean:
         if weight <= 0:
             return None
         return (self._sum.double().mul_(math.ldexp(1.0, -self._shift)) / weight).float()
+
+
+def _whole(values: Tensor, largest: float) -> Tensor:
+    """Round float64 numbers of at most that size to whole ones, ties to even; the memory of the numbers is used.
+
+    >>> _whole(torch.tensor([0.5, 1.5, -2.5, -0.1], dtype=torch.float64), 2.5)
+    tensor([ 0,  2, -2,  0])
+    """
+    if largest < 2.0**51:  # three times as fast as rounding and converting
+        return values.add_(_SHIFTING).view(torch.int64).sub_(_ITS_BITS)
+    return values.round_().long()
 
 
 class WideMean:

@@ -22,6 +22,7 @@ from torch.func import functional_call
 from fedquilt.algorithm.loss import Loss
 from fedquilt.algorithm.penalty import Features, Penalty
 from fedquilt.algorithm.transform import At, Transform
+from fedquilt.compute.kernels.descending import OwnSteps
 from fedquilt.compute.layout import State, Tensors
 
 Call = Callable[[nn.Module, Tensors, Tensors, Tensor], tuple[Tensor, Tensors]]
@@ -67,7 +68,8 @@ class Recipe:
     """The fixed parts of a step: model, loss, what turns gradients into a step, how it is executed, and penalties.
 
     `autocast` is the device whose autocast to bfloat16 the model runs under, if it does. `unused` are the parameters that
-    the loss does not depend on, as `unused_parameters` finds them: mapped and compiled steps cannot tell.
+    the loss does not depend on, as `unused_parameters` finds them: mapped and compiled steps cannot tell. `own_steps` says
+    which parameters were stepped by their own layers, in the backward pass.
     """
 
     module: nn.Module
@@ -77,6 +79,7 @@ class Recipe:
     penalties: tuple[tuple[Penalty, Features], ...] = ()
     autocast: str | None = None
     unused: frozenset[str] = frozenset()
+    own_steps: OwnSteps | None = None
 
 
 def local_step(recipe: Recipe, carried: Carried, batch: Batch, at: At) -> tuple[Tensors, Carried, Tensor]:
@@ -84,13 +87,16 @@ def local_step(recipe: Recipe, carried: Carried, batch: Batch, at: At) -> tuple[
     params, unused = at.params, recipe.unused
     objective = partial(_objective, recipe, carried.buffers, batch, at.given)
     gradients, value, buffers = recipe.mode.gradient(objective, params)
+    if recipe.own_steps is not None:
+        taken = recipe.own_steps.ended()
+        params = {name: p for name, p in params.items() if id(p) not in taken}
     if len(gradients) < len(params):
         unused = frozenset(params.keys() - gradients.keys())
         gradients = {name: gradients[name] if name in gradients else torch.zeros_like(p) for name, p in params.items()}
     with torch.no_grad():
-        at = At(params, at.start, at.rates, at.normals, recipe.mode.in_place, at.given, unused)
-        stepped, optimiser = recipe.local.apply(gradients, carried.optimiser, at)
-    return stepped, Carried(optimiser, buffers), value
+        left = At(params, at.start, at.rates, at.normals, recipe.mode.in_place, at.given, unused)
+        stepped, optimiser = recipe.local.apply(gradients, carried.optimiser, left)
+    return stepped if len(stepped) == len(at.params) else {**at.params, **stepped}, Carried(optimiser, buffers), value
 
 
 def unused_parameters(recipe: Recipe, buffers: Tensors, batch: Batch, at: At) -> frozenset[str]:

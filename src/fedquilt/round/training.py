@@ -12,12 +12,14 @@ from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm, Until
 from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.parts.plain_descent import PlainDescent, plain_descent
 from fedquilt.algorithm.penalty import classifier_layer, watched
 from fedquilt.algorithm.transform import At
 from fedquilt.base.errors import reason_of
 from fedquilt.base.rng import generator, torch_seeded
 from fedquilt.base.types import Indices
 from fedquilt.compute.interrupts import comes_from_outside
+from fedquilt.compute.kernels.descending import taking_own_steps
 from fedquilt.compute.layout import ModelState, State, Tensors
 from fedquilt.round.loader import BatchLoader
 from fedquilt.round.local_step import EAGER, Carried, Recipe, local_step
@@ -73,7 +75,10 @@ def train_locally(
                 (penalty, stack.enter_context(watched(module, classifier_layer(module, penalty.layer))))
                 for penalty in algorithm.penalties
             )
-            recipe = Recipe(module, algorithm.loss, algorithm.local, EAGER, watching, placement.autocast)
+            own_steps = stack.enter_context(taking_own_steps(module, _plain_rate(algorithm, rates)))
+            recipe = Recipe(
+                module, algorithm.loss, algorithm.local, EAGER, watching, placement.autocast, own_steps=own_steps
+            )
             for batch in loader:
                 normals = placement.put(draw_normals(noise, algorithm.local.normals, params))
                 at = At(params, start, rates, normals, given=given or {})
@@ -88,6 +93,12 @@ def train_locally(
     cuts = loader.batches.cuts[: len(losses) + 1]
     mean = mean_loss(placement.fetch(torch.stack(losses)), cuts)
     return LocalResult(replica.read(), placement.fetch(carried.optimiser), mean, len(losses), int(cuts[-1]))
+
+
+def _plain_rate(algorithm: Algorithm, rates: Sequence[Tensor]) -> float | None:
+    """Return the rate of a method whose local step is w ← w − rate·g and nothing else, or None."""
+    plain = not algorithm.penalties and plain_descent(algorithm.local) == PlainDescent()
+    return float(rates[0]) if plain else None
 
 
 def optimiser_of(algorithm: Algorithm, context: Context, params: Tensors) -> State:

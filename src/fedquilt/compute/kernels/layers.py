@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fedquilt.compute.kernels.descending import OwnSteps, descending
 from fedquilt.compute.kernels.group_norm import HIGHEST, CompiledGroupNorm, Passed
 from fedquilt.compute.kernels.lstm import CompiledLSTM
 from fedquilt.compute.kernels.max_pool import CompiledMaxPool2d, pair
@@ -32,20 +33,24 @@ def with_kernels(module: nn.Module, channels_last: bool = False) -> nn.Module:
     """Return a copy of a model whose layers are computed by kernels; its parameters have the same names.
 
     Kernels for images are for channels last; with `channels_last`, convolutions of one channel see to it. That of group
-    normalisation computes the activation that follows in an `nn.Sequential`, too.
+    normalisation computes the activation that follows in an `nn.Sequential`, too. Large linear and embedding layers can
+    take their own steps (`descending`).
 
     >>> with_kernels(nn.Sequential(nn.LSTM(2, 3)))
     Sequential(
       (0): CompiledLSTM(2, 3)
     )
     """
-    module = copy.deepcopy(module)
+    module, steps = copy.deepcopy(module), OwnSteps()
     for part in module.modules():
         kernel = _kernel(part)
         if kernel is not None:
             part.__class__ = kernel
         elif channels_last and type(part) is nn.Conv2d and part.in_channels == 1:
             part.__class__ = OneChannelConv2d
+        elif (stepping := descending(part)) is not None and not changed(part):
+            part.__class__ = stepping
+            part.steps = steps  # type: ignore[assignment]
     for normalisation, activation in _followed(module):
         normalisation.highest = HIGHEST[type(activation)]
         activation.__class__ = Passed
