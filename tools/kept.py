@@ -30,6 +30,7 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.report import report
 from fedquilt.experiment.results.figures import figures_of
 from fedquilt.experiment.results.outcome import Outcome, outcome_of
+from fedquilt.experiment.results.race import overtaken
 from fedquilt.experiment.results.selection import final_trials, outcomes_by_cell, trials_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,19 +66,19 @@ def settings_of_all(experiment: Experiment) -> str:
 
 def kept_lines(experiment: Experiment, folder: Path) -> Iterator[str]:
     """Write the trials of a sweep that have ended, a line each."""
-    for trial in trials_of(experiment, folder):
-        outcome = outcome_of(trial, folder)
+    for outcome in overtaken(experiment, [outcome_of(trial, folder) for trial in trials_of(experiment, folder)]):
         if outcome.ended:
             yield json.dumps(_line(outcome, RunFolder(outcome.folder).read()), ensure_ascii=False) + "\n"
 
 
 def _line(outcome: Outcome, found: Contents) -> dict[str, Any]:
     environment = found.environment or {}
+    final = outcome.state != "overtaken"  # where such a one was stopped, chance decides
     return {
         "trial": outcome.trial.name,
         "state": outcome.state,
         "problem": outcome.problem,
-        "model": None if found.saved is None else found.saved.about.get("model"),
+        "model": found.saved.about.get("model") if found.saved is not None and final else None,
         "settings": settings(outcome.trial),
         "engine": {key: value for key, value in found.tables.get("engine", {}).items() if key != "workers"},
         "commit": environment.get("commit"),

@@ -16,6 +16,7 @@ from fedquilt.experiment.design.published import PublishedValue
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.results.measured import Measured, measure
 from fedquilt.experiment.results.outcome import Outcome, outcome_of
+from fedquilt.experiment.results.race import overtaken
 from fedquilt.experiment.results.selection import Choice, choose, outcomes_by_cell, trials_of
 
 
@@ -90,7 +91,7 @@ def cells_of(experiment: Experiment, folder: str | Path) -> list[Cell]:
 
 def cells_from(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[Cell]:
     """Return the cells of outcomes that were read before."""
-    by_cell = outcomes_by_cell(outcomes)
+    by_cell = outcomes_by_cell(overtaken(experiment, outcomes))
     several = len(experiment.metrics) > 1
     cells = {}
     for cell in experiment.blueprint.cells():

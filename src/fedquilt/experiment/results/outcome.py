@@ -20,8 +20,8 @@ from fedquilt.experiment.summary import summarise
 class Outcome:
     """A trial with what its run folder says.
 
-    `state` is that of `fedquilt show`, "not run", or "unusable": damaged, or of another experiment. `problem` says why
-    there is no result, or not a whole one.
+    `state` is that of `fedquilt show`, "not run", "overtaken" (see `race`), or "unusable": damaged, or of another
+    experiment. `problem` says why there is no result, or not a whole one.
     """
 
     trial: Trial
@@ -32,8 +32,8 @@ class Outcome:
 
     @property
     def ended(self) -> bool:
-        """Whether the run has come to its end, well or not."""
-        return self.state in ("finished", "diverged")
+        """Whether the run has come to its end, well or not, or need not."""
+        return self.state in ("finished", "diverged", "overtaken")
 
 
 def outcome_of(trial: Trial, folder: Path) -> Outcome:

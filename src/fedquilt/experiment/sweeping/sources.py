@@ -9,6 +9,9 @@ from typing import Protocol
 
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.trial import Trial
+from fedquilt.experiment.results.measured import measure
+from fedquilt.experiment.results.outcome import outcome_of
+from fedquilt.experiment.results.race import Race, is_raced, overtaken
 from fedquilt.experiment.results.selection import trials_of
 from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.executors import Advanced
@@ -28,7 +31,10 @@ class Source(Protocol):
 
 
 class ListedTrials:
-    """The trials that an experiment lists and, after cross-validation, those with the values that the folds choose."""
+    """The trials that an experiment lists and, after cross-validation, those with the values that the folds choose.
+
+    Of tuned values that race to a target (`race`), those that are overtaken are given up.
+    """
 
     def __init__(self, experiment: Experiment, folder: Path) -> None:
         """Begin with what the experiment lists."""
@@ -36,22 +42,39 @@ class ListedTrials:
         self._returned: set[str] = set()
         self._folds = Counter(trial.cell for trial in experiment.trials if trial.fold is not None)
         self._due = True
+        self._races: dict[tuple[str, ...], Race] = {}
+        for trial in experiment.trials:
+            if is_raced(experiment, trial) and trial.cell not in self._races:
+                self._races[trial.cell] = Race(each for each in experiment.trials if each.cell == trial.cell)
 
     def more(self) -> Sequence[Trial]:
         """Return all of them, once; then what follows from the folds of a cell, when the last of them has ended."""
         if not self._due:
             return []
         self._due = False
+        if self._races and not self._returned:
+            found = [outcome_of(trial, self._folder) for trial in self._experiment.trials]
+            marked = overtaken(self._experiment, found)
+            self._returned |= {outcome.trial.name for outcome in marked if outcome.state == "overtaken"}
         new = [trial for trial in trials_of(self._experiment, self._folder) if trial.name not in self._returned]
         self._returned |= {trial.name for trial in new}
         return new
 
     def advanced(self, row: TrialProgress, event: Advanced) -> bool:
-        """Go on: no trial is given up."""
-        return False
+        """Say whether another has reached the target in fewer rounds."""
+        race, target = self._races.get(row.trial.cell), self._experiment.metric.target
+        if race is None or target is None or event.accuracy is None or event.accuracy >= target:
+            return False
+        race.advanced(row.trial, event.round)
+        return race.overtaken(row.trial)
 
     def ended(self, row: TrialProgress) -> None:
-        """Count the folds that are left."""
+        """Count the folds that are left; note what a target took."""
+        race = self._races.get(row.trial.cell)
+        if race is not None and row.state == "finished":
+            found = measure(self._experiment.metric, outcome_of(row.trial, self._folder).history)
+            if found.value is not None and not found.beyond:
+                race.reached(row.trial, found.value)
         if row.trial.fold is not None:
             self._folds[row.trial.cell] -= 1
             self._due = self._due or not self._folds[row.trial.cell]
