@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedquilt.base.errors import OverflowInSumError
+from fedquilt.compute.kernels.exact import add_whole
 
 LARGEST = 2.0**20
 """Values at or above this cannot be summed."""
@@ -25,14 +26,6 @@ _INT64_MAX = 2**63 - 1
 
 _EXPONENTS = tuple(range(160, -192, -32))
 """The places of `WideMean`'s digits, as powers of two."""
-
-_VALUES = 2**16
-"""Values taken in at once, about: as many as stay in a core's cache. It changes no bits."""
-
-_SHIFTING = 1.5 * 2.0**52
-"""Added to a number below 2^51, it leaves the number's nearest whole one, ties to even, in the last bits of the sum."""
-
-_ITS_BITS = int(torch.tensor(_SHIFTING, dtype=torch.float64).view(torch.int64))
 
 
 class ExactMean:
@@ -49,44 +42,24 @@ class ExactMean:
         """Make an empty sum of vectors of that length, for a cohort of that total weight."""
         self._shift = 62 - 20 - math.ceil(math.log2(planned_weight)) if planned_weight > 0 else 0
         self._sum = torch.zeros(size, dtype=torch.int64)
-        self._room = torch.empty(min(size, _VALUES), dtype=torch.float64)
         self._weights: dict[int, float] = {}
         self._bound = 0
 
     def add(self, slot: int, delta: Tensor, weight: float) -> None:
         """Take in one vector, whose values must be finite."""
-        self._weights[slot] = weight
-        if not len(delta):
-            return
-        scale = math.ldexp(weight, self._shift)
-        low, high = torch.aminmax(delta)
-        largest = max(-float(low), float(high), 0.0) * scale
-        self._reserve(int(largest) + 1)
-        for total, values in zip(torch.split(self._sum, _VALUES), torch.split(delta, _VALUES), strict=True):
-            total.add_(_whole(self._room[: len(values)].copy_(values).mul_(scale), largest))
+        self.add_rows([slot], delta[None], [weight])
 
     def add_rows(self, slots: Sequence[int], deltas: Tensor, weights: Sequence[float]) -> None:
-        """Take in several vectors, the rows of a matrix: the same bits as one by one, in a fraction of the time.
+        """Take in several vectors, the rows of a matrix: the same bits as one by one.
 
         >>> mean = ExactMean(2, planned_weight=4.0)
         >>> mean.add_rows([0, 1], torch.tensor([[1.0, 2.0], [5.0, 2.0]]), [1.0, 3.0])
         >>> mean.finish()
         tensor([4., 2.])
         """
-        several = _VALUES // max(len(self._sum), 1)
-        if several < 2 or not len(self._sum):
-            for one in zip(slots, deltas, weights, strict=True):
-                self.add(*one)
-            return
         self._weights.update(zip(slots, weights, strict=True))
-        scales = [math.ldexp(weight, self._shift) for weight in weights]
-        room = torch.empty(several, len(self._sum), dtype=torch.float64)
-        for first in range(0, len(deltas), several):
-            rows, factors = deltas[first : first + several], scales[first : first + several]
-            largest = [a * b for a, b in zip(rows.abs().amax(dim=1).tolist(), factors, strict=True)]
-            self._reserve(sum(int(value) + 1 for value in largest))
-            scaled = room[: len(rows)].copy_(rows).mul_(torch.tensor(factors, dtype=torch.float64)[:, None])
-            self._sum.add_(_whole(scaled, max(largest)).sum(dim=0))
+        largest = add_whole(self._sum, deltas, [math.ldexp(weight, self._shift) for weight in weights])
+        self._reserve(sum(int(value) + 1 for value in largest))
 
     def add_sum(self, slots: Sequence[int], total: Tensor, weights: Sequence[float]) -> None:
         """Take in what another mean for the same cohort has summed: the same bits as its vectors one by one.
@@ -124,17 +97,6 @@ class ExactMean:
         if weight <= 0:
             return None
         return (self._sum.double().mul_(math.ldexp(1.0, -self._shift)) / weight).float()
-
-
-def _whole(values: Tensor, largest: float) -> Tensor:
-    """Round float64 numbers of at most that size to whole ones, ties to even; the memory of the numbers is used.
-
-    >>> _whole(torch.tensor([0.5, 1.5, -2.5, -0.1], dtype=torch.float64), 2.5)
-    tensor([ 0,  2, -2,  0])
-    """
-    if largest < 2.0**51:  # three times as fast as rounding and converting
-        return values.add_(_SHIFTING).view(torch.int64).sub_(_ITS_BITS)
-    return values.round_().long()
 
 
 class WideMean:

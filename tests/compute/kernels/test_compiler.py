@@ -68,22 +68,38 @@ def test_where_registers_are_wider_a_compiler_makes_one_that_uses_them(
 
 
 def test_a_kernel_of_other_files_is_not_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (made,) = folder.iterdir()
-    before = compiler.content_of("stack")
-    monkeypatch.setattr(compiler, "content_of", lambda name: before + b"// changed")
+    made, content = set(folder.iterdir()), compiler.content_of
+    monkeypatch.setattr(compiler, "content_of", lambda name: content(name) + b"// changed")
     assert not found_by(monkeypatch, MODERN)
     monkeypatch.setenv("PATH", os.defpath)
-    (other,) = compiler.install()
-    assert list(folder.iterdir()) == [other] != [made]
+    others = set(compiler.install())
+    assert set(folder.iterdir()) == others
+    assert len(others) == len(made) == len(compiler.KEPT_READY)
+    assert others.isdisjoint(made)
 
 
 def test_installing_again_mends_what_was_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (made,) = folder.iterdir()
+    made = compiler.installed("stack")
     whole = made.stat().st_size
     made.write_bytes(b"damaged")
     monkeypatch.setenv("PATH", os.defpath)
-    assert compiler.install() == [made]
+    assert set(compiler.install()) == set(folder.iterdir())
     assert made.stat().st_size == whole
+
+
+def test_what_nothing_is_compiled_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums are taken by the installed kernel, also where registers are wider, or else by PyTorch."""
+    for flags in (MODERN, MODERN | {"avx512f"}):
+        monkeypatch.setattr(build, "processor_flags", lambda flags=flags: flags)
+        loaded = build.ready.__wrapped__("exact")
+        assert loaded is not None
+        assert Path(loaded._name).parent == folder
+
+
+def test_a_damaged_kernel_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "processor_flags", lambda: MODERN)
+    compiler.installed("exact").write_bytes(b"damaged")
+    assert build.ready.__wrapped__("exact") is None
 
 
 def build_data(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:
@@ -100,8 +116,8 @@ def build_data(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[st
 
 def test_a_wheel_with_a_kernel_is_for_its_system(monkeypatch: pytest.MonkeyPatch) -> None:
     data, warnings = build_data(monkeypatch)
-    made = compiler.installed("stack").relative_to(ROOT)
-    assert data == {"artifacts": [f"/{made}"], "pure_python": False, "tag": "py3-none-linux_x86_64"}
+    made = [f"/{compiler.installed(name).relative_to(ROOT)}" for name in compiler.KEPT_READY]
+    assert data == {"artifacts": made, "pure_python": False, "tag": "py3-none-linux_x86_64"}
     assert warnings == []
 
 

@@ -41,6 +41,16 @@ def library(name: str) -> ctypes.CDLL:
         return ctypes.CDLL(str(ready))
 
 
+@functools.cache
+def ready(name: str) -> ctypes.CDLL | None:
+    """Return a kernel that came with fedquilt, or None: nothing is compiled for it, and others do its work."""
+    path = _installed(name)
+    if path is not None:
+        with suppress(OSError):
+            return ctypes.CDLL(str(path))
+    return None
+
+
 def _compiled(name: str) -> ctypes.CDLL:
     """Return a kernel for this processor, compiling it unless that was done before."""
     path, command = _made_as(name)

@@ -2,9 +2,9 @@
 
 A kernel is a file, or several that are compiled side by side: `stack` is stack.cpp, stack_forward.cpp and so on.
 
-One kernel is compiled when fedquilt is installed, where there is a compiler: that for stacks of linear layers, which gives
-the same bits whatever compiled it. It is made for all x86-64 processors with AVX2 and fused multiply-add. What is
-missing then, or not made for the processor at hand, is compiled on first use (`build`).
+Two kernels are compiled when fedquilt is installed, where there is a compiler: those for stacks of linear layers and for
+exact sums, which give the same bits whatever compiled them. They are made for all x86-64 processors with AVX2 and fused
+multiply-add. Other kernels, and what is better made for the processor at hand, are compiled on first use (`build`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NEEDS = ("avx2", "fma", "bmi2")
 GENERAL = (*FLAGS, *(f"-m{each}" for each in NEEDS))
 """For all processors that have that."""
 
-KEPT_READY = ("stack",)
+KEPT_READY = ("exact", "stack")
 """Kernels whose bits do not depend on what they were compiled for."""
 
 
