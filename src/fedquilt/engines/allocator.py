@@ -1,7 +1,7 @@
-"""Keeps freed memory in a worker instead of giving it back to the system after every step.
+"""Keeps freed memory in a worker, or in a trial of a sweep, instead of giving it back to the system after every step.
 
 A step of a convolutional network frees and takes tens of megabytes. With glibc's defaults the pages go back and forth,
-thousands of page faults per step, for a tenth of the time and more. What is kept is bounded by the worker's own peak.
+thousands of page faults per step, for a tenth of the time and more. What is kept is bounded by the process's own peak.
 """
 
 from __future__ import annotations

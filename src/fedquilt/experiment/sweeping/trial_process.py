@@ -23,6 +23,7 @@ from rich.console import Console
 from fedquilt.analysis.curves import History
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError, reason_of
+from fedquilt.engines.allocator import keep_freed_memory
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.imports import no_import
@@ -39,6 +40,7 @@ LOG = "log.txt"
 
 def perform(order: Order, pipe: int) -> None:
     """Run a trial to its end, and report on it through a pipe; the caller's process has nothing else to do."""
+    keep_freed_memory()  # it may train clients itself
     interrupts.take(*interrupts.SIGNALS)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupts.SIGNALS)
     try:
