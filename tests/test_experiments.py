@@ -141,9 +141,12 @@ def test_wei_2022_runs_with_the_values_that_were_chosen(results: Any) -> None:
     rates = {cell.key[0]: cell.chosen["method.lr"] for cell in features.known if cell.key in taken}
     assert rates
     assert rates == {name: cases[name]["method"]["lr"] for name in rates}
-    for file in ("table-1.toml", "table-2.toml", "penalties.toml"):
+    for file in ("table-1.toml", "table-2.toml", "penalties.toml", "clustering.toml"):
         for name, case in tables_of(folder / file)["case"]["set"].items():
-            assert name not in cases or case["method"]["lr"] == cases[name]["method"]["lr"], (file, name)
+            if name in cases:
+                assert (case["data"], case["method"]) == (cases[name]["data"], cases[name]["method"]), (file, name)
+                own, theirs = case.get("values", {}), cases[name]["values"]
+                assert own == {key: theirs[key] for key in own}, (file, name)
     (penalties,) = results.measured(folder / "penalties.toml")
     assert penalties.known
     for cell in penalties.known:

@@ -50,7 +50,7 @@ class ExactMean:
         self.add_rows([slot], delta[None], [weight])
 
     def add_rows(self, slots: Sequence[int], deltas: Tensor, weights: Sequence[float]) -> None:
-        """Take in several vectors, the rows of a matrix: the same bits as one by one.
+        """Take in several vectors, the rows of a matrix: the same bits as one by one. After an error, there is no mean.
 
         >>> mean = ExactMean(2, planned_weight=4.0)
         >>> mean.add_rows([0, 1], torch.tensor([[1.0, 2.0], [5.0, 2.0]]), [1.0, 3.0])

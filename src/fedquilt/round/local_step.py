@@ -68,8 +68,8 @@ class Recipe:
     """The fixed parts of a step: model, loss, what turns gradients into a step, how it is executed, and penalties.
 
     `autocast` is the device whose autocast to bfloat16 the model runs under, if it does. `unused` are the parameters that
-    the loss does not depend on, as `unused_parameters` finds them: mapped and compiled steps cannot tell. `own_steps` says
-    which parameters were stepped by their own layers, in the backward pass.
+    the loss does not depend on, as `unused_parameters` finds them: mapped and compiled steps cannot tell. `own_steps` takes
+    the steps of large layers, whose gradients are not written.
     """
 
     module: nn.Module
@@ -88,8 +88,8 @@ def local_step(recipe: Recipe, carried: Carried, batch: Batch, at: At) -> tuple[
     objective = partial(_objective, recipe, carried.buffers, batch, at.given)
     gradients, value, buffers = recipe.mode.gradient(objective, params)
     if recipe.own_steps is not None:
-        taken = recipe.own_steps.ended()
-        params = {name: p for name, p in params.items() if id(p) not in taken}
+        taken = recipe.own_steps.take()
+        params = {name: p for name, p in params.items() if id(p) not in taken or name in gradients}
     if len(gradients) < len(params):
         unused = frozenset(params.keys() - gradients.keys())
         gradients = {name: gradients[name] if name in gradients else torch.zeros_like(p) for name, p in params.items()}
@@ -114,6 +114,8 @@ def _objective(
 ) -> tuple[Tensor, tuple[Tensor, Tensors]]:
     """Return what is minimised, the loss of the data alone, and the buffers afterwards."""
     outputs, after = forward(recipe, params, buffers, batch.x)
+    if recipe.own_steps is not None:
+        recipe.own_steps.forget()
     loss = recipe.loss(outputs, batch.y, batch.weights, batch.mask)
     total = loss
     for penalty, features in recipe.penalties:

@@ -45,6 +45,7 @@ def found_by(monkeypatch: pytest.MonkeyPatch, flags: frozenset[str]) -> bool:
 @pytest.mark.skipif(not processor_flags() >= MODERN, reason="needs a processor with AVX2 and fused multiply-add")
 def test_an_installed_kernel_needs_no_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "processor_flags", lambda: MODERN)
+    build.installed_library.cache_clear()
     loaded = build.library.__wrapped__("stack")
     assert Path(loaded._name).parent == folder
     with pytest.raises(FedquiltError, match=r"no C\+\+ compiler was found"):
@@ -87,11 +88,11 @@ def test_installing_again_mends_what_was_damaged(folder: Path, monkeypatch: pyte
     assert made.stat().st_size == whole
 
 
-def test_what_nothing_is_compiled_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_use_the_installed_kernel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums are taken by the installed kernel, also where registers are wider, or else by PyTorch."""
     for flags in (MODERN, MODERN | {"avx512f"}):
         monkeypatch.setattr(build, "processor_flags", lambda flags=flags: flags)
-        loaded = build.ready.__wrapped__("exact")
+        loaded = build.installed_library.__wrapped__("exact")
         assert loaded is not None
         assert Path(loaded._name).parent == folder
 
@@ -99,7 +100,7 @@ def test_what_nothing_is_compiled_for(folder: Path, monkeypatch: pytest.MonkeyPa
 def test_a_damaged_kernel_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "processor_flags", lambda: MODERN)
     compiler.installed("exact").write_bytes(b"damaged")
-    assert build.ready.__wrapped__("exact") is None
+    assert build.installed_library.__wrapped__("exact") is None
 
 
 def build_data(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:

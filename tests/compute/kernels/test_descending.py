@@ -1,4 +1,4 @@
-"""Layers that take their own steps, against the usual way: the same step but for the last bits, or the same to the bit."""
+"""Layers whose steps need no gradient, against the usual way: the same step but for the last bits, or to the bit."""
 
 import copy
 
@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import fedquilt
 from fedquilt.compute.kernels import build, descending
-from fedquilt.compute.kernels.descending import DescendingEmbedding, DescendingLinear, taking_own_steps
+from fedquilt.compute.kernels.descending import DescendingEmbedding, DescendingLinear, OwnSteps, taking_own_steps
 from fedquilt.compute.kernels.layers import with_kernels
 from fedquilt.engines import inline
 
 RATE = 0.5
+WORDS, WIDTH = 9, 4
 
 
 @pytest.fixture(autouse=True)
@@ -22,22 +24,72 @@ def small_is_large(monkeypatch):
 
 
 class Words(nn.Module):
-    """Words, embedded, read by an LSTM, and scored; some layers can be called twice, or share their weights."""
+    """Words, embedded, read by an LSTM, and scored."""
 
-    def __init__(self, twice=False, tied=False):
+    def __init__(self):
         super().__init__()
-        self.embed, self.lstm, self.predict = nn.Embedding(9, 4), nn.LSTM(4, 4, batch_first=True), nn.Linear(4, 9)
-        self.mix, self.twice = nn.Linear(4, 4, bias=False), twice
-        if tied:
-            self.predict.weight = self.embed.weight
+        self.embed, self.predict = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, WORDS)
+        self.lstm, self.mix = nn.LSTM(WIDTH, WIDTH, batch_first=True), nn.Linear(WIDTH, WIDTH, bias=False)
+
+    def read(self, x):
+        return self.mix(self.lstm(self.embed(x))[0])
 
     def forward(self, x):
-        seen = self.mix(self.lstm(self.embed(x))[0])
-        return self.predict(self.mix(seen) if self.twice else seen)
+        return self.predict(self.read(x))
+
+
+class Twice(Words):
+    """A layer is called twice."""
+
+    def forward(self, x):
+        return self.predict(self.mix(self.read(x)))
+
+
+class Tied(Words):
+    """Two layers share a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.predict.weight = self.embed.weight
+
+
+class TiedToOther(Tied):
+    """A layer shares its weight with one that takes no steps of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(WORDS, WIDTH, padding_idx=0)
+        self.predict.weight = self.embed.weight
+
+
+class UsedElsewhere(Words):
+    """The weight of a layer is used by itself, before the layer and after it."""
+
+    def forward(self, x):
+        seen = functional.linear(self.read(x), self.mix.weight.T)
+        return self.predict(self.mix(seen)) + functional.linear(seen, self.embed.weight)
+
+
+class OneRow(Words):
+    """A layer is given a vector instead of rows."""
+
+    def forward(self, x):
+        return self.predict(self.read(x)) + self.predict(self.embed.weight[0])
+
+
+class InnerGradient(Words):
+    """A gradient is taken within the forward pass."""
+
+    def forward(self, x):
+        seen = self.read(x)
+        with torch.enable_grad():
+            probe = seen.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(self.predict(probe).square().sum(), probe)
+        return self.predict(seen + 0.01 * slope)
 
 
 def data():
-    words = np.random.default_rng(0).integers(0, 9, size=(30, 6))
+    words = np.random.default_rng(0).integers(0, WORDS, size=(30, 6))
     return fedquilt.arrays(words[:, :5], words[:, 1:], words[:4, :5], words[:4, 1:])
 
 
@@ -45,17 +97,26 @@ def trained(module, method, compute):
     clients = fedquilt.iid(np.zeros(30, dtype=np.int64), clients=3, seed=1)
     engine = inline(compute=compute)
     result = fedquilt.train(copy.deepcopy(module), data(), clients, method, rounds=2, seed=1, engine=engine)
-    return torch.cat([p.detach().flatten() for p in result.model.parameters()])
+    return values(result.model)
+
+
+def values(module):
+    return torch.cat([p.detach().flatten() for p in module.parameters()])
 
 
 @pytest.mark.skipif(build.trouble("lstm") is not None, reason="no kernels here")
-@pytest.mark.parametrize("kind", ["plain", "twice", "tied"])
-def test_runs_agree_with_eager_ones(kind):
+@pytest.mark.parametrize("kind", [Words, Twice, Tied, TiedToOther, UsedElsewhere, OneRow, InnerGradient])
+def test_runs_agree_with_eager_ones(kind, monkeypatch):
     torch.manual_seed(0)
-    module = Words(twice=kind == "twice", tied=kind == "tied")
+    module, taken, take = kind(), [], OwnSteps.take
+    monkeypatch.setattr(OwnSteps, "take", lambda steps: taken.append(take(steps)) or taken[-1])
     method = fedquilt.fed_avg(lr=0.3, fraction=1.0, epochs=1, batch=4)
-    eager, ours = trained(module, method, "eager"), trained(module, method, "compiled")
-    assert (eager - torch.cat([p.detach().flatten() for p in module.parameters()])).abs().max() > 1e-2
+    eager = trained(module, method, "eager")
+    assert not taken
+    ours = trained(module, method, "compiled")
+    assert len(taken) == 2 * 3 * 3  # rounds, clients, steps
+    assert all(taken)
+    assert (eager - values(module)).abs().max() > 1e-2
     assert (eager - ours).abs().max() < 1e-5
 
 
@@ -78,11 +139,11 @@ def test_where_a_step_is_more_than_the_gradient_nothing_changes(method, monkeypa
 
 
 def stepped(module, x, rate):
-    """Take the gradients of a model's own loss; return them by name, and the model after the backward pass."""
+    """Take a step on the sum of squared outputs; return the gradients that were written, and whose step was taken."""
     names, parameters = zip(*((n, p) for n, p in module.named_parameters() if p.requires_grad), strict=True)
     with taking_own_steps(module, rate) as steps:
         found = torch.autograd.grad(module(x).square().sum(), parameters, allow_unused=True)
-        taken = set() if steps is None else steps.ended()
+        taken = set() if steps is None else steps.take()
     by_name = dict(zip(names, found, strict=True))
     return by_name, {name for name, p in zip(names, parameters, strict=True) if id(p) in taken}
 

@@ -11,9 +11,10 @@ import fedquilt
 from fedquilt.analysis.curves import History
 from fedquilt.experiment.results.cells import cells_from, cells_of
 from fedquilt.experiment.results.outcome import Outcome
-from fedquilt.experiment.results.race import Race, is_raced, overtaken
+from fedquilt.experiment.results.race import is_raced, overtaken, races_of
+from fedquilt.experiment.sweeping.check import check
 
-TARGET = 0.7
+TARGET, NOWHERE = 0.7, Path("nowhere")
 TABLES: dict[str, Any] = {
     "run": {"rounds": 60, "stop_at": TARGET},
     "data": {"name": "digits"},
@@ -29,7 +30,7 @@ TABLES: dict[str, Any] = {
 
 def outcome(experiment: Any, index: int, accuracies: list[float], state: str = "interrupted") -> Outcome:
     records = [{"round": number, "accuracy": value} for number, value in enumerate(accuracies, start=1)]
-    return Outcome(experiment.trials[index], Path("nowhere"), state, History(records))
+    return Outcome(experiment.trials[index], NOWHERE, state, History(records))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ def outcome(experiment: Any, index: int, accuracies: list[float], state: str = "
         ({}, True),
         ({"metric": {"name": "last"}}, False),
         ({"metric": {"name": "rounds_to", "target": [0.5, TARGET]}}, False),
+        ({"tune": TABLES["tune"] | {"race": False}}, False),
         ({"run": {"rounds": 60}}, False),
         ({"run": {"rounds": 60, "stop_at": 0.9}}, False),
         ({"run": TABLES["run"] | {"validation": 0.1}, "tune": {"by": "validation", "method.lr": [1.0]}}, False),
@@ -61,32 +63,59 @@ def test_who_is_overtaken() -> None:
     assert cell.problem == "1 of 2 trials without a result"
 
 
-def test_a_failed_trial_is_not_overtaken() -> None:
+def test_a_failed_trial_is_not_overtaken_and_overtakes_nobody() -> None:
     experiment = fedquilt.experiment(TABLES)
     quick = outcome(experiment, 1, [0.1, 0.3, 0.8], "finished")
     failed = outcome(experiment, 0, [0.1, 0.2, 0.3], "failed")
     assert [each.state for each in overtaken(experiment, [failed, quick])] == ["failed", "finished"]
+    failed, behind = outcome(experiment, 1, [0.1, 0.3, 0.8], "failed"), outcome(experiment, 0, [0.1, 0.2, 0.3, 0.4])
+    assert [each.state for each in overtaken(experiment, [behind, failed])] == ["interrupted", "failed"]
+
+
+def test_evaluations_count_and_not_the_rounds_between_them() -> None:
+    """After round 14 of evaluations every ten rounds, the target may still turn out to have been reached at 10.5."""
+    experiment = fedquilt.experiment(TABLES | {"run": TABLES["run"] | {"eval_every": 10}})
+    slow, quick = experiment.trials
+    evaluated = History([{"round": 10, "accuracy": 0.1}, {"round": 20, "accuracy": 0.8}])  # reached after 18.6
+    between = History([{"round": 10, "accuracy": 0.6}, *({"round": n, "accuracy": None} for n in range(11, 20))])
+    outcomes = [Outcome(slow, NOWHERE, "interrupted", between), Outcome(quick, NOWHERE, "finished", evaluated)]
+    assert overtaken(experiment, outcomes)[0].state == "interrupted"
+    race = races_of(experiment)[slow.cell]
+    race.note(outcomes[1])
+    race.advanced(slow, 18)
+    assert not race.overtaken(slow)
+    race.advanced(slow, 20)
+    assert race.overtaken(slow)
 
 
 def test_repeats_count_together() -> None:
     """With two seeds, a combination is given up when both together have taken as many rounds as the best one's two."""
     experiment = fedquilt.experiment(TABLES | {"repeat": {"run.seed": [1, 2]}})
-    one, two, three, four = experiment.trials
-    race = Race(experiment.trials)
-    race.reached(three, 4.5)
-    race.advanced(one, 50)
-    assert not race.overtaken(one)  # the second seed of the other rate has not reached the target yet
-    race.reached(four, 5.5)
-    assert race.best == 10.0
-    race = Race(experiment.trials)
-    race.reached(three, 4.5)
-    race.reached(four, 5.5)
-    race.reached(one, 3.0)
-    race.advanced(two, 6)
-    assert not race.overtaken(two)
-    race.advanced(two, 7)
-    assert race.overtaken(two)
-    assert not race.overtaken(three)
+    quick = [outcome(experiment, index, [0.1, 0.3, 0.8], "finished") for index in (2, 3)]  # 5.6 rounds in all
+    half = outcome(experiment, 0, [0.1, 0.8], "finished")
+    three, four = (outcome(experiment, 1, [0.1] * rounds) for rounds in (3, 4))
+    waiting = Outcome(experiment.trials[1], NOWHERE, "not run", History([]))
+    assert [each.state for each in overtaken(experiment, [half, three, *quick])][1] == "interrupted"
+    assert [each.state for each in overtaken(experiment, [half, four, *quick])][1] == "overtaken"
+    assert [each.state for each in overtaken(experiment, [half, four, quick[0]])][1] == "interrupted"
+    assert [each.state for each in overtaken(experiment, [half, waiting, *quick])][1] == "not run"
+    (cell,) = cells_from(experiment, [half, four, *quick])
+    assert (cell.problem, cell.chosen) == (None, {"method.lr": 0.1})
+    assert cell.value == pytest.approx(2.8)
+
+
+@pytest.mark.parametrize("state", ["finished", "diverged"])
+def test_a_repeat_without_the_target_puts_its_combination_out(state: str) -> None:
+    """Its other seeds need not be begun, as soon as another combination has reached the target with all of its own."""
+    experiment = fedquilt.experiment(TABLES | {"repeat": {"run.seed": [1, 2]}})
+    lost, waiting = outcome(experiment, 0, [0.1], state), Outcome(experiment.trials[1], NOWHERE, "not run", History([]))
+    quick = [outcome(experiment, index, [0.1, 0.3, 0.8], "finished") for index in (2, 3)]
+    assert [each.state for each in overtaken(experiment, [lost, waiting, *quick])] == [
+        *(state, "overtaken"),
+        *("finished", "finished"),
+    ]
+    assert cells_from(experiment, [lost, waiting, *quick])[0].problem is None
+    assert overtaken(experiment, [lost, waiting, quick[0]])[1].state == "not run"
 
 
 def test_a_sweep_gives_up_what_is_overtaken(tmp_path: Path, quick_sweeps: None) -> None:
@@ -94,8 +123,13 @@ def test_a_sweep_gives_up_what_is_overtaken(tmp_path: Path, quick_sweeps: None) 
     done = fedquilt.sweep(tables, out=tmp_path / "race", jobs=2)
     slow, quick = done.trials
     assert (slow.state, quick.state) == ("pruned", "finished")
+    assert slow.reason == "another value reached the target in fewer rounds"
     (cell,) = done.cells
     assert cell.problem is None
+    assert check(done.experiment, out=done.folder, measure=False).trials == 0
+    fedquilt.report(done.folder, out=tmp_path / "page")
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert "2 of 2 trials at their end (1 overtaken)" in page
     again = fedquilt.sweep(tables, out=tmp_path / "race", jobs=2)
     assert [row.name for row in again.trials] == [quick.name]  # the slow one is not begun again
     assert cells_of(again.experiment, tmp_path / "race")[0].value == cell.value

@@ -29,24 +29,23 @@ from fedquilt.compute.kernels.compiler import (
 @functools.cache
 def library(name: str) -> ctypes.CDLL:
     """Return a kernel of this folder, compiling it unless that was done before."""
-    ready = _installed(name)
+    ready = installed_library(name)
     if ready is not None and not _wider():
-        with suppress(OSError):  # a file that was damaged, or made for another system
-            return ctypes.CDLL(str(ready))
+        return ready
     try:
         return _compiled(name)
     except FedquiltError:
         if ready is None:
             raise
-        return ctypes.CDLL(str(ready))
+        return ready
 
 
 @functools.cache
-def ready(name: str) -> ctypes.CDLL | None:
-    """Return a kernel that came with fedquilt, or None: nothing is compiled for it, and others do its work."""
+def installed_library(name: str) -> ctypes.CDLL | None:
+    """Return a kernel that was compiled when fedquilt was installed, or None if there is none for this processor."""
     path = _installed(name)
     if path is not None:
-        with suppress(OSError):
+        with suppress(OSError):  # a file that was damaged, or made for another system
             return ctypes.CDLL(str(path))
     return None
 

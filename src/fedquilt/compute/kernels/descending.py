@@ -1,17 +1,16 @@
-"""Large linear and embedding layers that take their own step of gradient descent during the backward pass.
+"""Large linear and embedding layers whose plain step is taken without writing a gradient.
 
-A plain step needs the gradient of such a layer for one thing only, W ← W − η·dYᵀX. Taken as one product that adds to W, no
-gradient is written, which for a softmax over 10,000 words saves as much memory traffic as the product itself. And of an
-embedding, only the rows of the words that occur are touched.
+A plain step needs the gradient of such a layer for one thing only, W ← W − η·dYᵀX. The backward pass leaves dY and X, and
+the step is one product that is added to W. For a softmax over 10,000 words that saves as much memory traffic as the product
+itself has. Of an embedding, only the rows of the words that occur are touched.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,50 +22,59 @@ LARGE = 2**20
 """Weights of a layer from which on writing its gradient is worth avoiding: more than a core's own cache holds."""
 
 
+class Factors(NamedTuple):
+    """What a layer's backward pass leaves of a parameter's gradient: dYᵀX, or the rows dY at the places X, or Σ dY."""
+
+    parameter: Tensor
+    of_y: Tensor
+    x: Tensor | None
+
+
 @dataclass(eq=False)
 class OwnSteps:
-    """What the layers of a model share: the rate at which they descend, if they do now, and which of them have.
+    """What the large layers of a model share: the rate of their steps, and what the backward pass has left for them.
 
-    A layer that is called twice in a step leaves it to the usual way: its gradient is a sum.
+    Without a rate, layers return their gradients as usual. A parameter may be used several times, also outside of such
+    layers: steps add up.
     """
 
     rate: float | None = None
-    calls: Counter[int] = field(default_factory=Counter)
-    taken: set[int] = field(default_factory=set)
+    left: list[Factors] = field(default_factory=list)
 
-    def called(self, *parameters: Tensor | None) -> None:
-        """Count a call of a layer with these parameters."""
-        self.calls.update(id(each) for each in parameters if each is not None)
+    def forget(self) -> None:
+        """Drop what was left: by a gradient that a model takes within its forward pass."""
+        self.left.clear()
 
-    def take(self, parameter: Tensor) -> bool:
-        """Say whether a layer is to take the step of a parameter now, and note that it has."""
-        alone = self.rate is not None and self.calls[id(parameter)] == 1
-        if alone:
-            self.taken.add(id(parameter))
-        return alone
-
-    def ended(self) -> set[int]:
-        """Begin a new step; return the parameters, by identity, that have taken the last one."""
-        taken, self.taken = self.taken, set()
-        self.calls.clear()
+    @torch.no_grad()
+    def take(self) -> set[int]:
+        """Take the steps, and return whose they were, by identity."""
+        assert self.rate is not None
+        for parameter, of_y, x in self.left:
+            if x is None:
+                parameter.add_(of_y.sum(0), alpha=-self.rate)
+            elif x.is_floating_point():
+                parameter.addmm_(of_y.T, x, alpha=-self.rate)
+            else:
+                parameter.index_add_(0, x, of_y, alpha=-self.rate)
+        taken = {id(each.parameter) for each in self.left}
+        self.left.clear()
         return taken
 
 
 class DescendingLinear(nn.Linear):
-    """`nn.Linear` that takes its own step where its `steps` have a rate."""
+    """`nn.Linear` whose gradient is left in factors where its `steps` have a rate."""
 
     steps: OwnSteps
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - PyTorch's name
         """Return xWᵀ + b."""
-        if self.steps.rate is None or not input.numel() or not usable(input, self.weight, self.bias):
+        if self.steps.rate is None or not usable(input, self.weight, self.bias):
             return super().forward(input)
-        self.steps.called(self.weight, self.bias)
         return _Linear.apply(input, self.weight, self.bias, self.steps)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class DescendingEmbedding(nn.Embedding):
-    """`nn.Embedding` that takes its own step where its `steps` have a rate."""
+    """`nn.Embedding` whose gradient is left in factors where its `steps` have a rate."""
 
     steps: OwnSteps
 
@@ -74,7 +82,6 @@ class DescendingEmbedding(nn.Embedding):
         """Return a row of the weight for every number."""
         if self.steps.rate is None or not usable(self.weight):
             return super().forward(input)
-        self.steps.called(self.weight)
         return _Embedded.apply(self.weight, input, self.steps)  # type: ignore[no-any-return,no-untyped-call]
 
 
@@ -89,20 +96,13 @@ class _Linear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, of_y: Tensor) -> tuple[Tensor | None, ...]:
         x, old = ctx.saved_tensors
-        (weight, bias), rows = ctx.parameters, of_y.flatten(0, -2)
-        of_x = of_y @ old if ctx.needs_input_grad[0] else None
-        of_weight = of_bias = None
+        weight, bias = ctx.parameters
+        rows = of_y.reshape(-1, len(old))
         if ctx.needs_input_grad[1]:
-            if ctx.steps.take(weight):
-                weight.detach().addmm_(rows.T, x.flatten(0, -2), alpha=-ctx.steps.rate)
-            else:
-                of_weight = rows.T @ x.flatten(0, -2)
+            ctx.steps.left.append(Factors(weight, rows, x.reshape(-1, old.shape[1])))
         if ctx.needs_input_grad[2]:
-            if ctx.steps.take(bias):
-                bias.detach().add_(rows.sum(0), alpha=-ctx.steps.rate)
-            else:
-                of_bias = rows.sum(0)
-        return of_x, of_weight, of_bias, None
+            ctx.steps.left.append(Factors(bias, rows, None))
+        return of_y @ old if ctx.needs_input_grad[0] else None, None, None, None
 
 
 class _Embedded(torch.autograd.Function):
@@ -116,15 +116,12 @@ class _Embedded(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, of_rows: Tensor) -> tuple[Tensor | None, ...]:
         (numbers,), weight = ctx.saved_tensors, ctx.weight
-        where, rows = numbers.flatten(), of_rows.reshape(-1, weight.shape[1])
-        if ctx.steps.take(weight):
-            weight.detach().index_add_(0, where, rows, alpha=-ctx.steps.rate)
-            return None, None, None
-        return torch.zeros_like(weight).index_add_(0, where, rows), None, None
+        ctx.steps.left.append(Factors(weight, of_rows.reshape(-1, weight.shape[1]), numbers.flatten()))
+        return None, None, None
 
 
 def descending(part: nn.Module) -> type[nn.Module] | None:
-    """Return the class of a layer that takes its own steps, if it is large enough, or None.
+    """Return the class that stands for a layer whose step is taken without a gradient, if it is large enough, or None.
 
     >>> descending(nn.Linear(1024, 1024)), descending(nn.Linear(10, 10))
     (<class 'fedquilt.compute.kernels.descending.DescendingLinear'>, None)
@@ -140,23 +137,18 @@ def descending(part: nn.Module) -> type[nn.Module] | None:
     return DescendingEmbedding if plain else None
 
 
-def own_steps(module: nn.Module) -> OwnSteps | None:
-    """Return what the layers of a model share that can take their own steps, or None if it has no such layers."""
-    found = (part.steps for part in module.modules() if isinstance(part, DescendingLinear | DescendingEmbedding))
-    return next(found, None)
-
-
 @contextmanager
 def taking_own_steps(module: nn.Module, rate: float | None) -> Iterator[OwnSteps | None]:
-    """Let large layers of a model descend by themselves at a rate, if one is given and there are such layers."""
-    steps = own_steps(module) if rate is not None else None
+    """Let the large layers of a model leave their gradients in factors, if a rate is given and there are such layers."""
+    large = (part.steps for part in module.modules() if isinstance(part, DescendingLinear | DescendingEmbedding))
+    steps = next(large, None) if rate is not None else None
     if steps is None:
         yield None
         return
     steps.rate = rate
-    steps.ended()
+    steps.forget()
     try:
         yield steps
     finally:
         steps.rate = None
-        steps.ended()
+        steps.forget()

@@ -1,6 +1,6 @@
-"""Sums of whole numbers by `exact.cpp`, or by PyTorch where fedquilt was installed without it: the same bits.
+"""Sums of whole numbers by `exact.cpp`, or by PyTorch where fedquilt was installed without it: the same bits, but slower.
 
-PyTorch takes five times as long, most of it for rounding and for converting to integers.
+`python bench/sums.py` compares the two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedquilt.compute.kernels.build import pointers, ready, sizes
+from fedquilt.compute.kernels.build import installed_library, pointers, sizes
 
 KERNEL = "exact"
 
@@ -31,12 +31,12 @@ def add_whole(total: Tensor, rows: Tensor, scales: Sequence[float]) -> list[floa
     >>> total
     tensor([ 1,  2, -2])
     """
-    fits = rows.dim() == 2 and rows.shape == (len(scales), len(total)) and total.is_contiguous()
-    if not fits or (rows.dtype, total.dtype) != (torch.float32, torch.int64):  # the kernel does not look
-        raise ValueError(f"cannot add {rows.dtype} of {tuple(rows.shape)} to {total.dtype} of {tuple(total.shape)}")
-    kernel = ready(KERNEL)
-    if kernel is None:
-        return _by_torch(total, rows, scales)
+    if rows.shape != (len(scales), *total.shape) or total.dim() != 1:
+        raise ValueError(f"cannot add rows of {tuple(rows.shape)} with {len(scales)} scales to {tuple(total.shape)}")
+    kernel = installed_library(KERNEL)
+    plain = rows.dtype == torch.float32 and total.dtype == torch.int64 and total.is_contiguous()
+    if kernel is None or not plain or not rows.device.type == total.device.type == "cpu":
+        return add_whole_by_torch(total, rows, scales)
     rows, factors, largest = rows.contiguous(), np.asarray(scales, dtype=np.float64), np.zeros(len(rows))
     kernel.exact_add(
         *pointers(rows),
@@ -48,7 +48,8 @@ def add_whole(total: Tensor, rows: Tensor, scales: Sequence[float]) -> list[floa
     return largest.tolist()
 
 
-def _by_torch(total: Tensor, rows: Tensor, scales: Sequence[float]) -> list[float]:
+def add_whole_by_torch(total: Tensor, rows: Tensor, scales: Sequence[float]) -> list[float]:
+    """Do what `add_whole` does, with operations of PyTorch."""
     factors = torch.tensor(scales, dtype=torch.float64)[:, None]
     several = max(VALUES // max(len(total), 1), 1)
     for some, scale in zip(torch.split(rows, several), torch.split(factors, several), strict=True):

@@ -15,12 +15,15 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.spec import check_spec
 from fedquilt.experiment.summary import summarise
 
+OVERTAKEN = "overtaken"
+"""The state of a trial that needs no end: others of its cell are better, whatever it does (see `race`)."""
+
 
 @dataclass(frozen=True)
 class Outcome:
     """A trial with what its run folder says.
 
-    `state` is that of `fedquilt show`, "not run", "overtaken" (see `race`), or "unusable": damaged, or of another
+    `state` is that of `fedquilt show`, "not run", `OVERTAKEN`, or "unusable": damaged, or of another
     experiment. `problem` says why there is no result, or not a whole one.
     """
 
@@ -33,7 +36,7 @@ class Outcome:
     @property
     def ended(self) -> bool:
         """Whether the run has come to its end, well or not, or need not."""
-        return self.state in ("finished", "diverged", "overtaken")
+        return self.state in ("finished", "diverged", OVERTAKEN)
 
 
 def outcome_of(trial: Trial, folder: Path) -> Outcome:

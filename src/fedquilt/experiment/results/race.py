@@ -1,7 +1,8 @@
 """Tuned values that cannot be the best any more, and need not be waited for.
 
 Where a cell shows the rounds to a target, and runs stop when they reach it, a combination of tuned values that has taken as
-many rounds as another took in all, without having reached it, is overtaken: whatever it does, it is not the best.
+many rounds as another took in all, without having reached it, is overtaken: whatever it does, it is not the best. So is one
+of which a repeat has ended without reaching the target, once another has reached it in all repeats.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from fedquilt.base.text import counted
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.keys import label
+from fedquilt.experiment.design.metric import CellMetric
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.results.measured import measure
-from fedquilt.experiment.results.outcome import Outcome
+from fedquilt.experiment.results.outcome import OVERTAKEN, Outcome, outcome_of
 
 
 def is_raced(experiment: Experiment, trial: Trial) -> bool:
@@ -25,21 +28,23 @@ def is_raced(experiment: Experiment, trial: Trial) -> bool:
     """
     metric, tuning = experiment.metric, experiment.tuning
     plain = metric.name == "rounds_to" and metric.of == "accuracy" and metric.relative_to is None
-    by_test = tuning is not None and tuning.by == "test" and tuning.folds is None
+    by_test = tuning is not None and tuning.race and tuning.by == "test" and tuning.folds is None
     alone = len(experiment.metrics) == 1 and experiment.blueprint.search is None
     return plain and by_test and alone and bool(trial.tuned) and trial.spec.options.stop_at == metric.target
 
 
 class Race:
-    """How many rounds the trials of a cell have taken so far, and which have reached the target.
+    """How many rounds the trials of a cell have taken so far, which have reached the target, and which never will.
 
     Repeats of a combination count together.
     """
 
-    def __init__(self, trials: Iterable[Trial]) -> None:
+    def __init__(self, metric: CellMetric, trials: Iterable[Trial]) -> None:
         """Begin with nothing taken."""
+        self._metric = metric
         self._rounds: dict[str, dict[str, float]] = {}
         self._reached: set[str] = set()
+        self._out: set[str] = set()
         for trial in trials:
             self._of(trial)[trial.name] = 0
 
@@ -47,10 +52,17 @@ class Race:
         """Note that a trial was evaluated after some rounds, and had not reached the target."""
         self._of(trial)[trial.name] = rounds
 
-    def reached(self, trial: Trial, rounds: float) -> None:
-        """Note that a trial has reached the target."""
-        self._of(trial)[trial.name] = rounds
-        self._reached.add(trial.name)
+    def note(self, outcome: Outcome) -> None:
+        """Note how far a trial has come; one that failed will be run again."""
+        trial = outcome.trial
+        found = measure(self._metric, outcome.history)
+        if outcome.state == "finished" and found.value is not None and not found.beyond:
+            self._of(trial)[trial.name] = found.value
+            self._reached.add(trial.name)
+        elif outcome.state in ("finished", "diverged"):
+            self._out.add(_combination(trial))
+        elif rounds := outcome.history.curve("accuracy")[0]:
+            self.advanced(trial, rounds[-1])
 
     @property
     def best(self) -> float:
@@ -60,35 +72,48 @@ class Race:
 
     def overtaken(self, trial: Trial) -> bool:
         """Say whether a trial's combination cannot be the best any more."""
-        own = self._of(trial)
-        return not own.keys() <= self._reached and sum(own.values()) >= self.best
+        own, best = self._of(trial), self.best
+        if own.keys() <= self._reached or best == math.inf:
+            return False
+        return sum(own.values()) >= best or _combination(trial) in self._out
 
     def _of(self, trial: Trial) -> dict[str, float]:
-        return self._rounds.setdefault(label(trial.tuned, exact=True), {})
+        return self._rounds.setdefault(_combination(trial), {})
+
+
+def _combination(trial: Trial) -> str:
+    return label(trial.tuned, exact=True)
+
+
+def races_of(experiment: Experiment) -> dict[tuple[str, ...], Race]:
+    """Return the races of an experiment, by cell, before they have begun."""
+    raced: dict[tuple[str, ...], list[Trial]] = {}
+    for trial in experiment.trials:
+        if is_raced(experiment, trial):
+            raced.setdefault(trial.cell, []).append(trial)
+    return {cell: Race(experiment.metric, trials) for cell, trials in raced.items()}
 
 
 def overtaken(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return outcomes in which unfinished trials that were overtaken in their cells are said to be."""
-    races: dict[tuple[str, ...], Race] = {}
-    raced = [outcome for outcome in outcomes if is_raced(experiment, outcome.trial)]
-    for outcome in raced:
-        trial = outcome.trial
-        if trial.cell not in races:
-            races[trial.cell] = Race(other.trial for other in raced if other.trial.cell == trial.cell)
-        found = measure(experiment.metric, outcome.history)
-        if found.value is not None and not found.beyond:
-            races[trial.cell].reached(trial, found.value)
-        elif rounds := outcome.history.curve("accuracy")[0]:
-            races[trial.cell].advanced(trial, rounds[-1])
+    """Return outcomes in which trials that were overtaken in their cells are said to be, whether they have begun or not."""
+    races = races_of(experiment)
+    for outcome in outcomes:
+        if outcome.trial.cell in races:
+            races[outcome.trial.cell].note(outcome)
     return [_marked(outcome, races.get(outcome.trial.cell)) for outcome in outcomes]
 
 
+def given_up(experiment: Experiment, folder: Path) -> set[str]:
+    """Return the names of the trials below a folder that are overtaken, and need not be run."""
+    if not races_of(experiment):
+        return set()
+    found = overtaken(experiment, [outcome_of(trial, folder) for trial in experiment.trials])
+    return {outcome.trial.name for outcome in found if outcome.state == OVERTAKEN}
+
+
 def _marked(outcome: Outcome, race: Race | None) -> Outcome:
-    waiting = not outcome.ended and outcome.state not in ("failed", "unusable") and len(outcome.history)
-    if race is None or not waiting or not race.overtaken(outcome.trial):
+    open_ = not outcome.ended and outcome.state not in ("failed", "unusable")
+    if race is None or not open_ or not race.overtaken(outcome.trial):
         return outcome
-    return replace(
-        outcome,
-        state="overtaken",
-        problem=f"given up after {counted(outcome.history.last, 'round')}: others needed fewer",
-    )
+    when = f"given up after {counted(outcome.history.last, 'round')}" if len(outcome.history) else "was not run"
+    return replace(outcome, state=OVERTAKEN, problem=f"{when}: another value reached the target in fewer rounds")

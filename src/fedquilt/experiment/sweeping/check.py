@@ -16,6 +16,7 @@ from fedquilt.base import memory
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.folder import RunFolder
+from fedquilt.experiment.results.race import given_up
 from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.conduct import conduct
 from fedquilt.experiment.sweeping.display import SweepWatcher
@@ -77,7 +78,12 @@ def check(
     """
     folder = Path(out) if out is not None else sweep_folder(experiment)
     trials = _trials(experiment)
-    kept = [trial for trial in trials if standing(folder / trial.name, trial.spec, thorough=False).kind in ENDED]
+    lost = given_up(experiment, folder)
+    kept = [
+        trial
+        for trial in trials
+        if trial.name in lost or standing(folder / trial.name, trial.spec, thorough=False).kind in ENDED
+    ]
     todo = [trial for trial in trials if trial not in kept]
     found = Estimate(
         experiment=experiment,
@@ -110,6 +116,8 @@ def _trials(experiment: Experiment) -> list[Trial]:
 class _Short:
     """A `Source` of short trials: the first of every cell, or of some of them."""
 
+    why_given_up = ""
+
     def __init__(self, trials: Sequence[Trial]) -> None:
         first = list({trial.cell: trial for trial in reversed(trials)}.values())[::-1]
         every = -(-len(first) // MOST_CELLS)
@@ -121,6 +129,9 @@ class _Short:
 
     def advanced(self, row: TrialProgress, event: Advanced) -> bool:
         return False
+
+    def needed(self, trial: Trial) -> bool:
+        return True
 
     def ended(self, row: TrialProgress) -> None:
         pass

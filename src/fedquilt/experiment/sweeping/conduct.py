@@ -148,6 +148,9 @@ class _Conductor:
         while self._waiting and len(self._running) < self._jobs.number:
             number = self._waiting.pop(0)
             trial = self._board.rows[number].trial
+            if not self._source.needed(trial):
+                self._end(number, "pruned", self._source.why_given_up)
+                continue
             try:
                 order = self._order(number, trial)
             except FedquiltError as error:  # values that no file can hold
@@ -203,7 +206,7 @@ class _Conductor:
             folder.fail(reason)
             self._end(number, "failed", reason)
         elif event.how == "interrupted" and number in self._given_up:
-            self._end(number, "pruned", "others were better after as many rounds")
+            self._end(number, "pruned", self._source.why_given_up)
         elif event.how == "interrupted" and not self._stopping and self._tries[number] < TRIES:
             self._again(number)
         else:

@@ -48,6 +48,8 @@ DIGITS = 6
 class Searched:
     """A `Source` whose trials a search proposes."""
 
+    why_given_up = "others were better after as many rounds"
+
     def __init__(self, experiment: Experiment, search: Search, folder: Path) -> None:
         """Continue the search that the folder holds, or begin one."""
         self._experiment, self._folder = experiment, folder
@@ -97,6 +99,10 @@ class Searched:
             curve = RunFolder(self._folder / name).read().history.curve(curve_name(self._metric.of, self._split))
             found = [*zip(*curve, strict=True), *found]
         return cell.report(proposed, {round_: value for round_, value in found if value is not None})
+
+    def needed(self, trial: Trial) -> bool:
+        """Say that every proposal is run, until it is given up."""
+        return True
 
     def ended(self, row: TrialProgress) -> None:
         """Note how a trial ended."""

@@ -9,22 +9,26 @@ from typing import Protocol
 
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.trial import Trial
-from fedquilt.experiment.results.measured import measure
 from fedquilt.experiment.results.outcome import outcome_of
-from fedquilt.experiment.results.race import Race, is_raced, overtaken
+from fedquilt.experiment.results.race import given_up, races_of
 from fedquilt.experiment.results.selection import trials_of
 from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.executors import Advanced
 
 
 class Source(Protocol):
-    """Where the trials of a sweep come from."""
+    """Where the trials of a sweep come from; `why_given_up` is said of those that it gives up."""
+
+    why_given_up: str
 
     def more(self) -> Sequence[Trial]:
         """Return trials to run that were not returned before, for as far as they can be known now."""
 
     def advanced(self, row: TrialProgress, event: Advanced) -> bool:
         """A trial has ended a round; say whether it is to be given up."""
+
+    def needed(self, trial: Trial) -> bool:
+        """Say whether a trial still has to be run, or run to its end."""
 
     def ended(self, row: TrialProgress) -> None:
         """A trial has ended, or was found finished."""
@@ -36,26 +40,23 @@ class ListedTrials:
     Of tuned values that race to a target (`race`), those that are overtaken are given up.
     """
 
+    why_given_up = "another value reached the target in fewer rounds"
+
     def __init__(self, experiment: Experiment, folder: Path) -> None:
         """Begin with what the experiment lists."""
         self._experiment, self._folder = experiment, folder
         self._returned: set[str] = set()
         self._folds = Counter(trial.cell for trial in experiment.trials if trial.fold is not None)
         self._due = True
-        self._races: dict[tuple[str, ...], Race] = {}
-        for trial in experiment.trials:
-            if is_raced(experiment, trial) and trial.cell not in self._races:
-                self._races[trial.cell] = Race(each for each in experiment.trials if each.cell == trial.cell)
+        self._races = races_of(experiment)
 
     def more(self) -> Sequence[Trial]:
         """Return all of them, once; then what follows from the folds of a cell, when the last of them has ended."""
         if not self._due:
             return []
         self._due = False
-        if self._races and not self._returned:
-            found = [outcome_of(trial, self._folder) for trial in self._experiment.trials]
-            marked = overtaken(self._experiment, found)
-            self._returned |= {outcome.trial.name for outcome in marked if outcome.state == "overtaken"}
+        if not self._returned:
+            self._returned |= given_up(self._experiment, self._folder)
         new = [trial for trial in trials_of(self._experiment, self._folder) if trial.name not in self._returned]
         self._returned |= {trial.name for trial in new}
         return new
@@ -68,13 +69,16 @@ class ListedTrials:
         race.advanced(row.trial, event.round)
         return race.overtaken(row.trial)
 
+    def needed(self, trial: Trial) -> bool:
+        """Say whether a trial has not been overtaken."""
+        race = self._races.get(trial.cell)
+        return race is None or not race.overtaken(trial)
+
     def ended(self, row: TrialProgress) -> None:
         """Count the folds that are left; note what a target took."""
         race = self._races.get(row.trial.cell)
-        if race is not None and row.state == "finished":
-            found = measure(self._experiment.metric, outcome_of(row.trial, self._folder).history)
-            if found.value is not None and not found.beyond:
-                race.reached(row.trial, found.value)
+        if race is not None:
+            race.note(outcome_of(row.trial, self._folder))
         if row.trial.fold is not None:
             self._folds[row.trial.cell] -= 1
             self._due = self._due or not self._folds[row.trial.cell]
