@@ -29,7 +29,7 @@ from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.report import report
 from fedquilt.experiment.results.figures import figures_of
-from fedquilt.experiment.results.outcome import Outcome, outcome_of
+from fedquilt.experiment.results.outcome import OVERTAKEN, Outcome, outcome_of
 from fedquilt.experiment.results.race import overtaken
 from fedquilt.experiment.results.selection import final_trials, outcomes_by_cell, trials_of
 
@@ -67,13 +67,13 @@ def settings_of_all(experiment: Experiment) -> str:
 def kept_lines(experiment: Experiment, folder: Path) -> Iterator[str]:
     """Write the trials of a sweep that have ended, a line each."""
     for outcome in overtaken(experiment, [outcome_of(trial, folder) for trial in trials_of(experiment, folder)]):
-        if outcome.ended:
+        if outcome.ended and len(outcome.history):
             yield json.dumps(_line(outcome, RunFolder(outcome.folder).read()), ensure_ascii=False) + "\n"
 
 
 def _line(outcome: Outcome, found: Contents) -> dict[str, Any]:
     environment = found.environment or {}
-    final = outcome.state != "overtaken"  # where such a one was stopped, chance decides
+    final = outcome.state != OVERTAKEN  # where such a one was stopped, chance decides
     return {
         "trial": outcome.trial.name,
         "state": outcome.state,
