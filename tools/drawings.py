@@ -25,6 +25,9 @@ from fedquilt.experiment.results.written import unit_of
 OWN = "fedquilt's own"
 """The source of the benchmark's experiments, whose table is also a heat map."""
 
+APART = 8
+"""How many times longer than the shortest the longest curve is where rounds are drawn on a logarithmic scale."""
+
 FORMAT = "png"
 """A chart for a page has a mark at each of thousands of points, to point at; as SVG it would be megabytes."""
 
@@ -83,7 +86,9 @@ def _curves(experiment: Experiment, outcomes: Sequence[Outcome], cells: Sequence
             line = Line(name_of(experiment, cell.key, without=experiment.columns), repeats)
             panels.setdefault(name_of(experiment, cell.key, without=down), []).append(line)
     for number, (label, lines) in enumerate(panels.items(), 1):
-        charts = figure_of_curves(lines, metric.target if metric.of == "accuracy" else None).charts
+        lengths = [max(history.last for history in line.repeats) for line in lines]
+        apart = max(lengths) > APART * min(lengths)
+        charts = figure_of_curves(lines, metric.target if metric.of == "accuracy" else None, log_rounds=apart).charts
         if title in charts:
             yield Figure(f"curves-{number}", label, {label: charts[title]})
 

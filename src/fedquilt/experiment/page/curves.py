@@ -55,10 +55,13 @@ def measures_of(histories: Sequence[History]) -> list[str]:
     return [name for name in (*MEASURES, *named) if any(_values(h, name) for h in histories)]
 
 
-def figure_of_curves(lines: Sequence[Line], target: float | None = None) -> Figure:
-    """Draw what the runs have measured, one chart each; `target` is an accuracy that is marked."""
+def figure_of_curves(lines: Sequence[Line], target: float | None = None, log_rounds: bool = False) -> Figure:
+    """Draw what the runs have measured, one chart each; `target` is an accuracy that is marked.
+
+    With `log_rounds`, rounds are on a logarithmic scale, for runs of very different lengths.
+    """
     measures = measures_of([history for line in lines for history in line.repeats])
-    charts = {title_of(name): _chart(lines, name, target) for name in measures}
+    charts = {title_of(name): _chart(lines, name, target, log_rounds) for name in measures}
     caption = "Mean of the repeats that have come to a round; the band is one standard deviation either way."
     repeated = any(len(line.repeats) > 1 for line in lines)
     return Figure("curves", "Learning curves", charts, caption if repeated else "")
@@ -104,7 +107,7 @@ def points(line: Line, measure: str) -> list[dict[str, Any]]:
     return found
 
 
-def _chart(lines: Sequence[Line], measure: str, target: float | None) -> Any:
+def _chart(lines: Sequence[Line], measure: str, target: float | None, log_rounds: bool) -> Any:
     import altair as alt
 
     share = measure in (*SHARES, OWN)
@@ -123,8 +126,7 @@ def _chart(lines: Sequence[Line], measure: str, target: float | None) -> Any:
     values = [row["value"] for row in rows]
     wide = not share and min(values, default=1.0) > 0 and max(values, default=1.0) > 30 * min(values, default=1.0)
     scale = alt.Scale(type="log") if wide else alt.Scale(zero=False, nice=True)
-    x = alt.X("round:Q", title="round", axis=alt.Axis(values=ticks_to(last), format="d", grid=False))
-    x = x.scale(alt.Scale(domain=[min(0 if last > 1 else last, last), last], nice=False))
+    x = _rounds(last, log_rounds)
     y = alt.Y("value:Q", title=title, scale=scale)
     base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, color=colour)
     hover = alt.selection_point(nearest=True, on="pointerover", fields=["line", "round"], empty=False, name="hover")
@@ -180,6 +182,18 @@ def _chart(lines: Sequence[Line], measure: str, target: float | None) -> Any:
     }
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
     return styled(chart.resolve_scale(strokeDash="shared"), about=about)
+
+
+def _rounds(last: int, log: bool) -> Any:
+    """Return the axis of rounds."""
+    import altair as alt
+
+    if log:
+        ticks = [factor * 10**power for power in range(len(str(last))) for factor in (1, 2, 5)]
+        scale = alt.Scale(type="log", domain=[1, last], nice=False)
+    else:
+        ticks, scale = ticks_to(last), alt.Scale(domain=[min(0 if last > 1 else last, last), last], nice=False)
+    return alt.X("round:Q", title="round", axis=alt.Axis(values=ticks, format="d", grid=False), scale=scale)
 
 
 def _values(history: History, measure: str) -> list[tuple[int, float]]:
