@@ -9,6 +9,7 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.installed
 DOCS := $(VENV)/.docs
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# Where `fedquilt sweep experiments/demo/demo.toml` writes.
 DEMO := runs/demo
 # One test process a core. Each begins with a part of its own, so that what the tests of a file share is made once, and
 # takes over some of another's when it has none left.
@@ -47,9 +48,8 @@ $(DOCS): pyproject.toml | $(BIN)/pip
 	@touch $@
 
 demo: $(RUNTIME)
-	@rm -rf $(DEMO)
-	@$(BIN)/fedquilt sweep experiments/demo/demo.toml --out $(DEMO)/trials
-	@$(BIN)/fedquilt report $(DEMO)/trials --out $(DEMO)/report > /dev/null
+	@$(BIN)/fedquilt sweep experiments/demo/demo.toml
+	@$(BIN)/fedquilt report $(DEMO) > /dev/null
 	@echo "Curves, the table and who holds which digit are on one page; open it in a browser:"
 	@echo "  file://$(CURDIR)/$(DEMO)/report/index.html"
 

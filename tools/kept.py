@@ -29,7 +29,7 @@ from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.report import report
 from fedquilt.experiment.results.figures import figures_of
-from fedquilt.experiment.results.outcome import OVERTAKEN, Outcome, outcome_of
+from fedquilt.experiment.results.outcome import GIVEN_UP, Outcome, outcome_of
 from fedquilt.experiment.results.race import overtaken
 from fedquilt.experiment.results.selection import final_trials, outcomes_by_cell, trials_of
 
@@ -73,7 +73,7 @@ def kept_lines(experiment: Experiment, folder: Path) -> Iterator[str]:
 
 def _line(outcome: Outcome, found: Contents) -> dict[str, Any]:
     environment = found.environment or {}
-    final = outcome.state != OVERTAKEN  # where such a one was stopped, chance decides
+    final = outcome.state != GIVEN_UP  # where such a one was stopped, chance decides
     return {
         "trial": outcome.trial.name,
         "state": outcome.state,

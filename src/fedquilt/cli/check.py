@@ -70,8 +70,9 @@ def _lines(found: Estimate) -> dict[str, str]:
         lines["tuned"] = f"{experiment.tuning.folds} folds, then the chosen values on all training data"
     if blueprint.repeats > 1:
         lines["repeats"] = str(blueprint.repeats)
-    done = found.listed - found.trials
-    lines["trials"] = f"{found.trials:,} to run" + (f", {done:,} finished in {found.folder}" if done else "")
+    done = found.listed - found.trials - found.given_up
+    lost = f" and {found.given_up:,} given up" if found.given_up else ""
+    lines["trials"] = f"{found.trials:,} to run" + (f", {done:,} finished{lost} in {found.folder}" if done else "")
     lines["rounds"] = f"{found.rounds:,}"
     lines["at once"] = f"{counted(found.jobs.number, 'trial')}, {counted(found.jobs.workers, 'worker')} each"
     if found.seconds is not None:

@@ -38,6 +38,7 @@ from fedquilt.experiment.contents import (
     CHECKPOINTS,
     ENVIRONMENT,
     ERROR,
+    GIVEN_UP,
     METRICS,
     NEWEST,
     PARTITION,
@@ -173,6 +174,11 @@ class RunFolder:
         with contextlib.suppress(OSError):
             write_whole(self.path / ERROR, sealed_text(why).encode())
 
+    def give_up(self, why: str) -> None:
+        """Note why a run need not continue."""
+        with contextlib.suppress(OSError):
+            write_whole(self.path / GIVEN_UP, sealed_text(why).encode())
+
     def failure(self) -> str | None:
         """Return why a run could not go on, or could not even begin; None if nothing says so."""
         try:
@@ -181,9 +187,10 @@ class RunFolder:
             return None
 
     def forgive(self) -> None:
-        """Forget why a run could not continue: it is tried again."""
+        """Forget why a run could not, or need not, continue: it is tried again."""
         with storing(self.path):
             (self.path / ERROR).unlink(missing_ok=True)
+            (self.path / GIVEN_UP).unlink(missing_ok=True)
 
     def save(self, run: RunState, about: dict[str, str], frozen: Tensors | None = None, kind: str = NEWEST) -> None:
         """Write a checkpoint and drop those before it that are no longer needed.

@@ -12,7 +12,7 @@ from typing import Any
 from fedquilt.analysis.curves import History
 from fedquilt.analysis.standing import Standing, divergence
 from fedquilt.base.text import visible
-from fedquilt.experiment.contents import ERROR, Contents, number_of
+from fedquilt.experiment.contents import ERROR, GIVEN_UP, Contents, number_of
 from fedquilt.experiment.folder import RunFolder
 
 
@@ -65,6 +65,8 @@ def summarise(folder: RunFolder, found: Contents) -> dict[str, Any]:
         state = "interrupted"
     if state == "interrupted" and (folder.path / ERROR).exists():
         state = "failed"
+    if state == "interrupted" and (folder.path / GIVEN_UP).exists():
+        state = "given up"
     if state == "finished" and diverged is not None:
         state = "diverged"
     about = {

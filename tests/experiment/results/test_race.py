@@ -54,7 +54,7 @@ def test_who_is_overtaken() -> None:
     experiment = fedquilt.experiment(TABLES)
     quick = outcome(experiment, 1, [0.1, 0.3, 0.8], "finished")  # after 2.8 rounds
     behind, not_yet = outcome(experiment, 0, [0.1, 0.2, 0.3]), outcome(experiment, 0, [0.1, 0.2])
-    assert [each.state for each in overtaken(experiment, [behind, quick])] == ["overtaken", "finished"]
+    assert [each.state for each in overtaken(experiment, [behind, quick])] == ["given up", "finished"]
     assert [each.state for each in overtaken(experiment, [not_yet, quick])] == ["interrupted", "finished"]
     (cell,) = cells_from(experiment, [behind, quick])
     assert cell.value == pytest.approx(2.8)
@@ -96,7 +96,7 @@ def test_repeats_count_together() -> None:
     three, four = (outcome(experiment, 1, [0.1] * rounds) for rounds in (3, 4))
     waiting = Outcome(experiment.trials[1], NOWHERE, "not run", History([]))
     assert [each.state for each in overtaken(experiment, [half, three, *quick])][1] == "interrupted"
-    assert [each.state for each in overtaken(experiment, [half, four, *quick])][1] == "overtaken"
+    assert [each.state for each in overtaken(experiment, [half, four, *quick])][1] == "given up"
     assert [each.state for each in overtaken(experiment, [half, four, quick[0]])][1] == "interrupted"
     assert [each.state for each in overtaken(experiment, [half, waiting, *quick])][1] == "not run"
     (cell,) = cells_from(experiment, [half, four, *quick])
@@ -111,7 +111,7 @@ def test_a_repeat_without_the_target_puts_its_combination_out(state: str) -> Non
     lost, waiting = outcome(experiment, 0, [0.1], state), Outcome(experiment.trials[1], NOWHERE, "not run", History([]))
     quick = [outcome(experiment, index, [0.1, 0.3, 0.8], "finished") for index in (2, 3)]
     assert [each.state for each in overtaken(experiment, [lost, waiting, *quick])] == [
-        *(state, "overtaken"),
+        *(state, "given up"),
         *("finished", "finished"),
     ]
     assert cells_from(experiment, [lost, waiting, *quick])[0].problem is None
@@ -122,16 +122,19 @@ def test_a_sweep_gives_up_what_is_overtaken(tmp_path: Path, quick_sweeps: None) 
     tables = TABLES | {"run": {"rounds": 100_000, "stop_at": TARGET}}  # the slow one does not end by itself
     done = fedquilt.sweep(tables, out=tmp_path / "race", jobs=2)
     slow, quick = done.trials
-    assert (slow.state, quick.state) == ("pruned", "finished")
-    assert slow.reason == "another value reached the target in fewer rounds"
+    assert (slow.state, quick.state) == ("given up", "finished")
+    assert slow.reason == "another value reached the target in fewer rounds, all repeats together"
+    assert fedquilt.summary(done.folder / slow.name)["state"] == "given up"
+    assert (done.folder / slow.name / "log.txt").read_text().endswith(f"given up: {slow.reason}\n")
     (cell,) = done.cells
     assert cell.problem is None
-    assert check(done.experiment, out=done.folder, measure=False).trials == 0
+    estimate = check(done.experiment, out=done.folder, measure=False)
+    assert (estimate.trials, estimate.given_up) == (0, 1)
     fedquilt.report(done.folder, out=tmp_path / "page")
     page = (tmp_path / "page" / "index.html").read_text()
-    assert "2 of 2 trials at their end (1 overtaken)" in page
+    assert "2 of 2 trials at their end (1 given up)" in page
     again = fedquilt.sweep(tables, out=tmp_path / "race", jobs=2)
-    assert [row.name for row in again.trials] == [quick.name]  # the slow one is not begun again
+    assert [(row.state, row.kept) for row in again.trials] == [("given up", True), ("finished", True)]
     assert cells_of(again.experiment, tmp_path / "race")[0].value == cell.value
     alone = tables | {"tune": {"by": "test", "method.lr": [0.1]}}
     assert fedquilt.sweep(alone, out=tmp_path / "alone", jobs=1).cells[0].value == cell.value

@@ -32,7 +32,7 @@ class StopsAfter:
         self.trials = trials
 
     def show(self, board: Any) -> None:
-        if sum(row.state in ("finished", "pruned") for row in board.rows) >= self.trials:
+        if sum(row.state in ("finished", "given up") for row in board.rows) >= self.trials:
             raise KeyboardInterrupt
 
     def close(self) -> None: ...
@@ -48,7 +48,7 @@ def test_proposals_depend_on_results_alone(tmp_path: Path, monkeypatch: pytest.M
     assert len(proposals) == 10
     kept = [each.tuned for each in proposals if not each.given_up]
     assert len(kept) < 10, "some are given up"
-    assert {row.state for row in whole.trials} <= {"finished", "pruned"}
+    assert {row.state for row in whole.trials} <= {"finished", "given up"}
     assert all(
         0.001 <= each.tuned["method.lr"] <= 10 and each.tuned["method.momentum"] in (0, 0.5) for each in proposals
     )

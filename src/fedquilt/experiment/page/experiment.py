@@ -24,7 +24,7 @@ from fedquilt.experiment.page.source import Reader, ReadRun
 from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.results.cells import Cell, cells_from
 from fedquilt.experiment.results.figures import FigureData
-from fedquilt.experiment.results.outcome import OVERTAKEN, Outcome
+from fedquilt.experiment.results.outcome import GIVEN_UP, Outcome
 from fedquilt.experiment.results.race import overtaken
 from fedquilt.experiment.results.selection import trials_of
 from fedquilt.experiment.results.shaped import AGREES, agreement
@@ -51,7 +51,7 @@ def read_study(folder: Path, reader: Reader) -> Study:
     except SpecError as error:
         raise RunError(f"{folder}: the experiment cannot be read: {error}") from None
     outcomes = tuple(overtaken(experiment, [reader.outcome(trial, folder) for trial in trials_of(experiment, folder)]))
-    begun = [outcome for outcome in outcomes if len(outcome.history) or outcome.state not in ("not run", OVERTAKEN)]
+    begun = [outcome for outcome in outcomes if len(outcome.history) or outcome.state not in ("not run", GIVEN_UP)]
     if not begun:
         file = shlex.quote(_near(experiment.tables.get("origin", {}).get("file") or str(folder / EXPERIMENT)))
         raise RunError(

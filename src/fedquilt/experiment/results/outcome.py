@@ -15,7 +15,7 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.spec import check_spec
 from fedquilt.experiment.summary import summarise
 
-OVERTAKEN = "overtaken"
+GIVEN_UP = "given up"
 """The state of a trial that needs no end: others of its cell are better, whatever it does (see `race`)."""
 
 
@@ -23,7 +23,7 @@ OVERTAKEN = "overtaken"
 class Outcome:
     """A trial with what its run folder says.
 
-    `state` is that of `fedquilt show`, "not run", `OVERTAKEN`, or "unusable": damaged, or of another
+    `state` is that of `fedquilt show`, "not run", `GIVEN_UP`, or "unusable": damaged, or of another
     experiment. `problem` says why there is no result, or not a whole one.
     """
 
@@ -36,7 +36,7 @@ class Outcome:
     @property
     def ended(self) -> bool:
         """Whether the run has come to its end, well or not, or need not."""
-        return self.state in ("finished", "diverged", OVERTAKEN)
+        return self.state in ("finished", "diverged", GIVEN_UP)
 
 
 def outcome_of(trial: Trial, folder: Path) -> Outcome:
@@ -63,7 +63,9 @@ def outcome_of(trial: Trial, folder: Path) -> Outcome:
         return Outcome(trial, run.path, "unusable", nothing, why)
     if found.lost:
         return Outcome(trial, run.path, "unusable", nothing, f"is damaged: {'; '.join(found.damage)}")
-    return Outcome(trial, run.path, about["state"], found.history, _problem(about))
+    # Whether it was given up rightly is seen from the other trials.
+    state = "interrupted" if about["state"] == GIVEN_UP else about["state"]
+    return Outcome(trial, run.path, state, found.history, _problem(about | {"state": state}))
 
 
 def _problem(about: dict[str, Any]) -> str | None:

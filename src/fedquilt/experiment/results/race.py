@@ -18,7 +18,10 @@ from fedquilt.experiment.design.keys import label
 from fedquilt.experiment.design.metric import CellMetric
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.results.measured import measure
-from fedquilt.experiment.results.outcome import OVERTAKEN, Outcome, outcome_of
+from fedquilt.experiment.results.outcome import GIVEN_UP, Outcome, outcome_of
+
+WHY = "another value reached the target in fewer rounds, all repeats together"
+"""Why a trial is given up."""
 
 
 def is_raced(experiment: Experiment, trial: Trial) -> bool:
@@ -85,30 +88,30 @@ def _combination(trial: Trial) -> str:
     return label(trial.tuned, exact=True)
 
 
-def races_of(experiment: Experiment) -> dict[tuple[str, ...], Race]:
-    """Return the races of an experiment, by cell, before they have begun."""
+def races_of(experiment: Experiment, outcomes: Iterable[Outcome] = ()) -> dict[tuple[str, ...], Race]:
+    """Return the races of an experiment, by cell, as far as they have come with some outcomes."""
     raced: dict[tuple[str, ...], list[Trial]] = {}
     for trial in experiment.trials:
         if is_raced(experiment, trial):
             raced.setdefault(trial.cell, []).append(trial)
-    return {cell: Race(experiment.metric, trials) for cell, trials in raced.items()}
+    races = {cell: Race(experiment.metric, trials) for cell, trials in raced.items()}
+    for outcome in outcomes:
+        if outcome.trial.cell in races:
+            races[outcome.trial.cell].note(outcome)
+    return races
+
+
+def races_in(experiment: Experiment, folder: Path) -> dict[tuple[str, ...], Race]:
+    """Return the races of an experiment as far as they have come in a folder; nothing is read where there are none."""
+    if not races_of(experiment):
+        return {}
+    return races_of(experiment, [outcome_of(trial, folder) for trial in experiment.trials])
 
 
 def overtaken(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Return outcomes in which trials that were overtaken in their cells are said to be, whether they have begun or not."""
-    races = races_of(experiment)
-    for outcome in outcomes:
-        if outcome.trial.cell in races:
-            races[outcome.trial.cell].note(outcome)
+    races = races_of(experiment, outcomes)
     return [_marked(outcome, races.get(outcome.trial.cell)) for outcome in outcomes]
-
-
-def given_up(experiment: Experiment, folder: Path) -> set[str]:
-    """Return the names of the trials below a folder that are overtaken, and need not be run."""
-    if not races_of(experiment):
-        return set()
-    found = overtaken(experiment, [outcome_of(trial, folder) for trial in experiment.trials])
-    return {outcome.trial.name for outcome in found if outcome.state == OVERTAKEN}
 
 
 def _marked(outcome: Outcome, race: Race | None) -> Outcome:
@@ -116,4 +119,4 @@ def _marked(outcome: Outcome, race: Race | None) -> Outcome:
     if race is None or not open_ or not race.overtaken(outcome.trial):
         return outcome
     when = f"given up after {counted(outcome.history.last, 'round')}" if len(outcome.history) else "was not run"
-    return replace(outcome, state=OVERTAKEN, problem=f"{when}: another value reached the target in fewer rounds")
+    return replace(outcome, state=GIVEN_UP, problem=f"{when}: {WHY}")

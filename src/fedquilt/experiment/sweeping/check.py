@@ -16,7 +16,7 @@ from fedquilt.base import memory
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.results.race import given_up
+from fedquilt.experiment.results.race import races_in
 from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.conduct import conduct
 from fedquilt.experiment.sweeping.display import SweepWatcher
@@ -36,7 +36,8 @@ MOST_CELLS = 8
 class Estimate:
     """What a sweep would do.
 
-    - `trials`, `rounds`: to run, of `listed` trials in all; those that are finished in `folder` are not run again.
+    - `trials`, `rounds`: to run, of `listed` trials in all; those that are finished or `given_up` in `folder` are not run
+      again.
     - `jobs`: how many at once, and with how many workers each.
     - `seconds`, `memory`: of all trials, and of one at most; None where no short trial was run, or all failed.
     - `short`: the short trials, and how they ended.
@@ -46,6 +47,7 @@ class Estimate:
     folder: Path
     listed: int
     trials: int
+    given_up: int
     rounds: int
     jobs: Jobs
     seconds: float | None
@@ -78,18 +80,18 @@ def check(
     """
     folder = Path(out) if out is not None else sweep_folder(experiment)
     trials = _trials(experiment)
-    lost = given_up(experiment, folder)
-    kept = [
-        trial
-        for trial in trials
-        if trial.name in lost or standing(folder / trial.name, trial.spec, thorough=False).kind in ENDED
+    kept = [trial for trial in trials if standing(folder / trial.name, trial.spec, thorough=False).kind in ENDED]
+    races = races_in(experiment, folder)
+    lost = [
+        trial for trial in trials if trial.cell in races and races[trial.cell].overtaken(trial) and trial not in kept
     ]
-    todo = [trial for trial in trials if trial not in kept]
+    todo = [trial for trial in trials if trial not in kept and trial not in lost]
     found = Estimate(
         experiment=experiment,
         folder=folder,
         listed=len(trials),
         trials=len(todo),
+        given_up=len(lost),
         rounds=sum(trial.spec.options.rounds for trial in todo),
         jobs=jobs_for([trial.spec for trial in todo], jobs),
         seconds=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 import warnings
@@ -14,7 +15,7 @@ from pathlib import Path
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError
 from fedquilt.base.text import counted
-from fedquilt.experiment.contents import ASIDE
+from fedquilt.experiment.contents import ASIDE, LOG
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.imports import importing_refused
@@ -120,7 +121,9 @@ class _Conductor:
             for trial in trials:
                 with interrupts.allowed():
                     found, reason = _look(self._folder / trial.name, trial)
-                ended = next((state for state in ENDED if state == found.kind), None)
+                ended: State | None = next((state for state in ENDED if state == found.kind), None)
+                if ended is None and not self._source.needed(trial):
+                    ended, reason = "given up", self._source.why_given_up
                 row = TrialProgress(
                     trial, ended or "waiting", found.round, 0, found.accuracy, found.loss, reason=reason
                 )
@@ -149,7 +152,7 @@ class _Conductor:
             number = self._waiting.pop(0)
             trial = self._board.rows[number].trial
             if not self._source.needed(trial):
-                self._end(number, "pruned", self._source.why_given_up)
+                self._give_up(number)
                 continue
             try:
                 order = self._order(number, trial)
@@ -206,7 +209,7 @@ class _Conductor:
             folder.fail(reason)
             self._end(number, "failed", reason)
         elif event.how == "interrupted" and number in self._given_up:
-            self._end(number, "pruned", self._source.why_given_up)
+            self._give_up(number)
         elif event.how == "interrupted" and not self._stopping and self._tries[number] < TRIES:
             self._again(number)
         else:
@@ -224,6 +227,15 @@ class _Conductor:
             self._source.ended(self._board.rows[number])
             if not self._stopping:
                 self._take_more()
+
+    def _give_up(self, number: int) -> None:
+        """End a trial that need not be run, or not any further, and note that in its folder if it has one."""
+        folder, why = RunFolder(self._folder / self._board.rows[number].name), self._source.why_given_up
+        if folder.spec.exists():
+            folder.give_up(why)
+            with contextlib.suppress(OSError), (folder.path / LOG).open("a", encoding="utf-8") as log:
+                log.write(f"given up: {why}\n")
+        self._end(number, "given up", why)
 
     def _stop(self, number: int) -> None:
         """Ask a trial to save what is done and to end."""

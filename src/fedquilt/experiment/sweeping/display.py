@@ -126,7 +126,9 @@ class SweepLines:
         """Write what has changed."""
         kept = sum(row.kept for row in board.rows)
         if not self._states and kept:
-            self._print(f"{self._title}: {counted(kept, 'trial')} of {len(board.rows)} finished before")
+            lost = sum(row.kept and row.state == "given up" for row in board.rows)
+            words = f"finished before, {lost} given up" if lost else "finished before"
+            self._print(f"{self._title}: {counted(kept - lost, 'trial')} of {len(board.rows)} {words}")
         for number, row in enumerate(board.rows):
             before = self._states.get(number)
             if row.state != before and not row.kept and (row.state != "waiting" or before == "running"):

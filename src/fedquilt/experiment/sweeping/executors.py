@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
-State = Literal["waiting", "running", "finished", "diverged", "failed", "interrupted", "pruned"]
-"""Of a trial. Finished, diverged and pruned ones are not run again; failed and interrupted ones are, by the next sweep."""
+State = Literal["waiting", "running", "finished", "diverged", "failed", "interrupted", "given up"]
+"""Of a trial. Failed and interrupted ones are run again by the next sweep; those that have ended otherwise are not."""
 
-ENDED: tuple[State, ...] = ("finished", "diverged", "pruned")
+ENDED: tuple[State, ...] = ("finished", "diverged", "given up")
 
 
 @dataclass(frozen=True)

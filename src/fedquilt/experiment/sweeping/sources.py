@@ -10,7 +10,7 @@ from typing import Protocol
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.results.outcome import outcome_of
-from fedquilt.experiment.results.race import given_up, races_of
+from fedquilt.experiment.results.race import WHY, races_in
 from fedquilt.experiment.results.selection import trials_of
 from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.executors import Advanced
@@ -40,7 +40,7 @@ class ListedTrials:
     Of tuned values that race to a target (`race`), those that are overtaken are given up.
     """
 
-    why_given_up = "another value reached the target in fewer rounds"
+    why_given_up = WHY
 
     def __init__(self, experiment: Experiment, folder: Path) -> None:
         """Begin with what the experiment lists."""
@@ -48,15 +48,13 @@ class ListedTrials:
         self._returned: set[str] = set()
         self._folds = Counter(trial.cell for trial in experiment.trials if trial.fold is not None)
         self._due = True
-        self._races = races_of(experiment)
+        self._races = races_in(experiment, folder)
 
     def more(self) -> Sequence[Trial]:
         """Return all of them, once; then what follows from the folds of a cell, when the last of them has ended."""
         if not self._due:
             return []
         self._due = False
-        if not self._returned:
-            self._returned |= given_up(self._experiment, self._folder)
         new = [trial for trial in trials_of(self._experiment, self._folder) if trial.name not in self._returned]
         self._returned |= {trial.name for trial in new}
         return new

@@ -24,6 +24,7 @@ from fedquilt.analysis.curves import History
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.engines.allocator import keep_freed_memory
+from fedquilt.experiment.contents import LOG
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.imports import no_import
@@ -34,8 +35,6 @@ from fedquilt.experiment.sweeping.executors import Advanced, Begun, Ended, Order
 from fedquilt.experiment.sweeping.standing import standing
 from fedquilt.experiment.toml import parse
 from fedquilt.experiment.watching import Watcher
-
-LOG = "log.txt"
 
 
 def perform(order: Order, pipe: int) -> None:
