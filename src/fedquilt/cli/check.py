@@ -63,9 +63,9 @@ def _lines(found: Estimate) -> dict[str, str]:
     each = max(found.listed // (len(experiment.cells) * blueprint.repeats), 1)
     tuned = "proposals of a search" if blueprint.search is not None else "combinations of tuned values"
     if each > 1 and (experiment.tuning is None or experiment.tuning.folds is None):
-        lines["tuned"] = (
-            f"about {each} {tuned} a cell, chosen by {experiment.tuning.by if experiment.tuning else 'test'}"
-        )
+        about = "" if each * len(experiment.cells) * blueprint.repeats == found.listed else "about "
+        chosen = experiment.tuning.by if experiment.tuning else "test"
+        lines["tuned"] = f"{about}{each} {tuned} a cell, chosen by the {chosen} set"
     if experiment.tuning is not None and experiment.tuning.folds is not None:
         lines["tuned"] = f"{experiment.tuning.folds} folds, then the chosen values on all training data"
     if blueprint.repeats > 1:

@@ -69,7 +69,8 @@ def show(
         table.add_row(f"[bold]{escape(name)}[/bold]", escape(text))
     out.print(table)
     # Neither in the table: it would break a digest or a command into lines that cannot be copied.
-    out.print(f"[bold]digest[/bold]  {escape(digest)}", highlight=False, soft_wrap=True)
+    wide = max(map(len, lines)) + 2
+    out.print(f"[bold]{'digest':{wide}}[/bold]{escape(digest)}", highlight=False, soft_wrap=True)
     for name, text in unbroken.items():
         say(f"{name}: {text}")
 

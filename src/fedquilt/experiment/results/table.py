@@ -179,9 +179,10 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
     if any(cell.metric.baseline for cell in cells):
         notes.append(_ratio_note(experiment))
     edges = [
-        f"{', '.join(cell.key)} ({label({key: cell.chosen[key] for key in cell.at_edge})})".lstrip()
+        f"{', '.join(cell.key)} ({found})" if cell.key else found
         for cell in cells
         if cell.at_edge
+        for found in [label({key: cell.chosen[key] for key in cell.at_edge})]
     ]
     if edges:
         notes.append(f"{AT_EDGE}: {listed(edges, 5)}. Try values beyond it.")
