@@ -164,7 +164,7 @@ def test_show_says_what_of_a_run_is_saved(command: Command, aloud: Callable[...,
     damaged = aloud("show", "runs/spec")
     assert damaged.err == f"warning: {newest}: is damaged or cut short; it is not used\n"
     assert re.search(r"^rounds +2 of 2 \(no intact checkpoint is left\)", damaged.out, re.MULTILINE)
-    assert "digest  –\n" in damaged.out
+    assert re.search(r"^digest +–$", damaged.out, re.MULTILINE)
     assert damaged.out.endswith("continue with: fedquilt resume runs/spec --from-start\n")
     newest.unlink()
     none = aloud("show", "runs/spec")
@@ -180,8 +180,8 @@ def test_a_digest_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch)
     del faulty["check"]
     path.write_text(f"{first}\n{sealed_json(faulty)}")
     monkeypatch.setattr(screen, "_width", 80)
-    lines = command("show", "runs/spec").out.splitlines()
-    assert f"digest  {fedquilt.summary('runs/spec')['digest']}" in lines
+    lines = [line.split() for line in command("show", "runs/spec").out.splitlines()]
+    assert ["digest", fedquilt.summary("runs/spec")["digest"]] in lines
 
 
 def test_what_the_good_records_say_is_said(command: Command, aloud: Callable[..., Answer]) -> None:
