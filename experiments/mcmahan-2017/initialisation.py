@@ -40,12 +40,9 @@ def model(start: str) -> nn.Module:
     return module
 
 
-def rounds_by_rate(
-    data: fq.Data, start: str, rates: list[float], most: int, shards: bool = False
-) -> dict[str, float | None]:
-    """Count the rounds to the target with every learning rate; None: not in so many. With `shards`, clients are non-IID."""
-    deal = fq.shards if shards else fq.iid
-    held = deal(data.train.y.numpy(), clients=100, seed=1)
+def rounds_by_rate(data: fq.Data, start: str, rates: list[float], most: int) -> dict[str, float | None]:
+    """Count the rounds to the target with every learning rate; None: not in so many."""
+    held = fq.iid(data.train.y.numpy(), clients=100, seed=1)
     found: dict[str, float | None] = {}
     for rate in rates:
         method = fq.fed_avg(lr=rate, fraction=0.1, batch=10)
