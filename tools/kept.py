@@ -4,9 +4,10 @@
 
 writes `experiments/<paper>/results/<file>.jsonl`, or `<file>.<scale>.jsonl` for another scale than the full one. A line has
 the trial's name, how it ended, the digests of its model and of its settings, the commit and the machine, the EMD of its
-clients, and its metrics: every evaluation, with what was spent since the one before. Lines of trials that the folder does
-not have stay, if the file still has their settings: parts of an experiment may be run apart. Figures of trained models are
-kept as their numbers, in `<file>.figures.json`, and as drawings: SVG, or PNG where they have thousands of points.
+clients, and its metrics: every evaluation, with what was spent since the one before; of a trial that was given up, the last
+one. Lines of trials that the folder does not have stay, if the file still has their settings: parts of an experiment may be
+run apart. Figures of trained models are kept as their numbers, in `<file>.figures.json`, and as drawings: SVG, or PNG where
+they have thousands of points.
 """
 
 from __future__ import annotations
@@ -86,12 +87,12 @@ def _line(outcome: Outcome, found: Contents) -> dict[str, Any]:
         "processor": environment.get("processor"),
         "instruction_set": environment.get("instruction_set"),
         "emd": None if found.holdings is None else found.holdings.emd,
-        **_columns(outcome.history),
+        **_columns(outcome.history, whole=final),
     }
 
 
-def _columns(history: History) -> dict[str, Any]:
-    """Return the evaluations of a run as columns and rows; counts are those since the row before.
+def _columns(history: History, whole: bool) -> dict[str, Any]:
+    """Return the evaluations of a run as columns and rows, or the last one alone; counts are those since the row before.
 
     Values are kept to the last digit: rounded, they could decide a tie of tuned values otherwise.
     """
@@ -101,7 +102,7 @@ def _columns(history: History) -> dict[str, Any]:
         for key in COUNTS:
             spent[key] += record.get(key) or 0
         values = {key: record[key] for key in MAIN if key != "local_loss" and record.get(key) is not None}
-        if values or record["round"] == history.last:
+        if (values and whole) or record["round"] == history.last:
             counted = {key: round(value, 3) for key, value in spent.items()}
             rows.append({"round": record["round"], **values, **(record.get("metrics") or {}), **counted})
             spent = dict.fromkeys(COUNTS, 0)
