@@ -20,7 +20,7 @@ from warm_process import WarmProcess
 import fedquilt
 from fedquilt.base.errors import FedquiltError, RunError
 from fedquilt.experiment.folder import RunFolder
-from fedquilt.experiment.sweeping import local
+from fedquilt.experiment.sweeping import jobs, local
 from fedquilt.experiment.sweeping.conduct import conduct
 from fedquilt.experiment.sweeping.sources import ListedTrials
 
@@ -54,6 +54,35 @@ class Nowhere:
 
     def start(self, order: Any) -> None:
         raise AssertionError(f"{order.name} was to be started")
+
+
+class StartedError(Exception):
+    """Says that a trial was started."""
+
+
+class Recorder:
+    """An executor that keeps the first order, and goes no further."""
+
+    def __init__(self) -> None:
+        self.spec = ""
+
+    def start(self, order: Any) -> None:
+        self.spec = order.spec
+        raise StartedError
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("asked", "workers"), [(1, 4), (2, 2), (4, 1), (None, 1)])
+def test_trials_share_the_cores(
+    asked: int | None, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "cores", lambda: 4)
+    recorder = Recorder()
+    with pytest.raises(StartedError):
+        conduct(ListedTrials(fedquilt.experiment(RATES), tmp_path), tmp_path, asked, executor=recorder)  # type: ignore[arg-type]
+    assert f"workers = {workers}\n" in recorder.spec
 
 
 def test_trials_have_the_bits_of_runs_alone_and_are_kept(tmp_path: Path, as_for_users: None) -> None:

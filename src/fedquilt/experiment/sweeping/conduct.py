@@ -143,7 +143,7 @@ class _Conductor:
                 stacklevel=2,
             )
         specs = [self._board.rows[number].trial.spec for number in (*self._running, *self._waiting)]
-        self._jobs = max(self._jobs, jobs_for(specs, self._asked), key=lambda jobs: jobs.number)
+        self._jobs = max(self._jobs, jobs_for(specs, self._asked), key=lambda jobs: (jobs.number, jobs.workers))
         self._board.jobs = self._jobs.number
         self._show()
 
