@@ -15,10 +15,12 @@ def last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def both(module: nn.Module, x: Tensor, weights: Callable[[int], Tensor]) -> list[list[Tensor]]:
+def both(
+    module: nn.Module, x: Tensor, weights: Callable[[int], Tensor], channels_last: bool = False
+) -> list[list[Tensor]]:
     """Run a model and its kernel: outputs, and gradients of the input and of the parameters; `weights` are the outputs'."""
     found = []
-    for each in (module, with_kernels(module)):
+    for each in (module, with_kernels(module, channels_last)):
         own = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
         out = each(own)
         total = (out * weights(out.numel()).view_as(out)).sum()

@@ -1,4 +1,4 @@
-"""The kernel for stacks of linear layers gives the same bits however it is compiled, and however wide registers are."""
+"""Kernels that are compiled at installation give the same bits however they are compiled, however wide registers are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedquilt.compute.kernels import build, compiler, stack
+from fedquilt.compute.kernels import compiler, convolution, layers, stack
 
 pytestmark = pytest.mark.skipif(
     platform.machine() not in {"x86_64", "AMD64"} or not any(map(shutil.which, ("c++", "g++", "clang++"))),
@@ -42,17 +42,32 @@ def processor_has(flag: str) -> bool:
     return about.exists() and f" {flag}" in about.read_text()
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Compile the kernel in every way that this processor can run."""
-    folder, sources = tmp_path_factory.mktemp("built"), sorted(Path(build.__file__).parent.glob("stack*.cpp"))
+def built(kernel: str, folder: Path) -> dict[str, Path]:
+    """Compile a kernel in every way that this processor can run."""
     kept = [flag for flag in compiler.FLAGS if not flag.startswith("-O")]
     found: dict[str, Path] = {}
     for name, (flags, needed) in BUILDS.items():
         if processor_has(needed):
             found[name] = folder / f"{len(found)}.so"
-            compiler.compile_files([*compiler.cpp_compiler(), *kept, *flags], sources, found[name])
+            command = [*compiler.cpp_compiler(), *kept, *flags]
+            compiler.compile_files(command, compiler.sources_of(kernel), found[name])
     return found
+
+
+@pytest.fixture(scope="module")
+def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return built("stack", tmp_path_factory.mktemp("stacks"))
+
+
+@pytest.fixture(scope="module")
+def convolutions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return built("convolution", tmp_path_factory.mktemp("convolutions"))
+
+
+def two(made: dict[str, Path], one: str, other: str) -> list[ctypes.CDLL]:
+    if one not in made or other not in made:
+        pytest.skip(f"this processor cannot run both: {one}; {other}")
+    return [ctypes.CDLL(str(made[one])), ctypes.CDLL(str(made[other]))]
 
 
 def trained(widths: list[int], batch: int, cosine: bool, penalties: stack.LastLayerPenalties) -> Tensor:
@@ -84,15 +99,12 @@ def trained(widths: list[int], batch: int, cosine: bool, penalties: stack.LastLa
 @pytest.mark.parametrize("widths", [[20, 10], [13, 7, 3], [50, 100, 5], [30, 40, 40, 10], [9, 33, 21]])
 @pytest.mark.parametrize(("one", "other"), ALIKE)
 def test_the_same_bits(
-    made: dict[str, Path], one: str, other: str, widths: list[int], batch: int, monkeypatch: pytest.MonkeyPatch
+    stacks: dict[str, Path], one: str, other: str, widths: list[int], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Registers of 4, 8 or 16 floats, and other optimisations, give the same model to the last bit."""
-    if one not in made or other not in made:
-        pytest.skip(f"this processor cannot run both: {one}; {other}")
     penalties = stack.LastLayerPenalties(0.01, 0.01, 0.1, False, torch.tensor([30.0]), torch.zeros(1, widths[-2]))
     results = []
-    for name in (one, other):
-        compiled = ctypes.CDLL(str(made[name]))
+    for compiled in two(stacks, one, other):
         monkeypatch.setattr(stack, "library", lambda _, compiled=compiled: compiled)
         cosine = len(widths) > 2
         results.append(
@@ -100,3 +112,26 @@ def test_the_same_bits(
         )
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
     assert all(torch.isfinite(each).all() for each in results[0])
+
+
+@pytest.mark.parametrize(("channels", "filters", "side"), [(1, 16, 5), (3, 32, 3), (16, 32, 3), (32, 48, 5)])
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_the_same_bits_of_convolutions(
+    convolutions: dict[str, Path],
+    one: str,
+    other: str,
+    channels: int,
+    filters: int,
+    side: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    layer = layers.with_kernels(nn.Conv2d(channels, filters, side, padding=1), channels_last=True)
+    x = torch.randn(7, channels, 11, 9).requires_grad_(channels > convolution.FEW)
+    needed = [x] * x.requires_grad + list(layer.parameters())
+    results = []
+    for compiled in two(convolutions, one, other):
+        monkeypatch.setattr(convolution, "library", lambda _, compiled=compiled: compiled)
+        y = layer(x)
+        results.append([y, *torch.autograd.grad(y, needed, y)])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))

@@ -2,9 +2,10 @@
 
 A kernel is a file, or several that are compiled side by side: `stack` is stack.cpp, stack_forward.cpp and so on.
 
-Two kernels are compiled when fedquilt is installed, where there is a compiler: those for stacks of linear layers and for
-exact sums, which give the same bits whatever compiled them. They are made for all x86-64 processors with AVX2 and fused
-multiply-add. Other kernels, and what is better made for the processor at hand, are compiled on first use (`build`).
+Kernels that give the same bits whatever compiled them are compiled when fedquilt is installed, where there is a compiler:
+those for stacks of linear layers, exact sums, convolutions and max pooling. They are made for all x86-64 processors with
+AVX2 and fused multiply-add. Other kernels, and what is better made for the processor at hand, are compiled on first use
+(`build`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ NEEDS = ("avx2", "fma", "bmi2")
 GENERAL = (*FLAGS, *(f"-m{each}" for each in NEEDS))
 """For all processors that have that."""
 
-KEPT_READY = ("exact", "stack")
+KEPT_READY = ("convolution", "exact", "max_pool", "stack")
 """Kernels whose bits do not depend on what they were compiled for."""
 
 
@@ -46,7 +47,8 @@ def sources_of(name: str) -> list[Path]:
 
 def content_of(name: str) -> bytes:
     """Return all that a kernel is compiled from."""
-    return b"".join(file.read_bytes() for file in [*sources_of(name), *sorted(HERE.glob("*.h"))])
+    headers = [file for file in (HERE / "lanes.h", HERE / f"{name}.h") if file.exists()]
+    return b"".join(file.read_bytes() for file in [*sources_of(name), *headers])
 
 
 def installed(name: str) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fedquilt.compute.kernels.convolution import CompiledConv2d, convolved
 from fedquilt.compute.kernels.descending import OwnSteps, descending
 from fedquilt.compute.kernels.group_norm import HIGHEST, CompiledGroupNorm, Passed
 from fedquilt.compute.kernels.lstm import CompiledLSTM
@@ -32,9 +33,10 @@ def kernels_of(module: nn.Module) -> tuple[str, ...]:
 def with_kernels(module: nn.Module, channels_last: bool = False) -> nn.Module:
     """Return a copy of a model whose layers are computed by kernels; its parameters have the same names.
 
-    Kernels for images are for channels last; with `channels_last`, convolutions of one channel see to it. That of group
-    normalisation computes the activation that follows in an `nn.Sequential`, too. Large linear and embedding layers can
-    take their own steps (`descending`).
+    Kernels for images are for channels last. With `channels_last`, convolutions are computed by theirs, and those of one
+    channel that it does not take see to it that channels come last. The kernel of group normalisation computes the
+    activation that follows in an `nn.Sequential`, too. Large linear and embedding layers can take their own steps
+    (`descending`).
 
     >>> with_kernels(nn.Sequential(nn.LSTM(2, 3)))
     Sequential(
@@ -44,7 +46,7 @@ def with_kernels(module: nn.Module, channels_last: bool = False) -> nn.Module:
     module, steps = copy.deepcopy(module), OwnSteps()
     for part in module.modules():
         kernel = _kernel(part)
-        if kernel is not None:
+        if kernel is not None and (channels_last or kernel is not CompiledConv2d):
             part.__class__ = kernel
         elif channels_last and type(part) is nn.Conv2d and part.in_channels == 1:
             part.__class__ = OneChannelConv2d
@@ -83,6 +85,9 @@ def _kernel(part: nn.Module) -> Any:
     if type(part) in {nn.GroupNorm, CompiledGroupNorm}:
         assert isinstance(part, nn.GroupNorm)
         return CompiledGroupNorm if part.affine else None
+    if type(part) in {nn.Conv2d, CompiledConv2d}:
+        assert isinstance(part, nn.Conv2d)
+        return CompiledConv2d if convolved(part) else None
     return vars(type(part)).get("compiled_as")  # a subclass may compute something else
 
 

@@ -1,0 +1,87 @@
+"""Convolutions by `convolution.cpp`: with stride 1 and filters of 3×3 or 5×5, by Winograd's algorithm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from fedquilt.compute.kernels.build import library, pointers, sizes, usable
+from fedquilt.compute.kernels.max_pool import pair
+
+LANES = 16
+"""Channels come in groups of so many, as the kernel computes them."""
+
+FEW = 4
+"""Channels of an input, such as colours, of which all are multiplied with a filter's weights one by one."""
+
+
+class CompiledConv2d(nn.Conv2d):
+    """`nn.Conv2d` by the kernel; what comes out has its channels last."""
+
+    kernel = "convolution"
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - PyTorch's name
+        """Return the convolution of images (N, C, H, W)."""
+        side, padding = self.kernel_size[0], _padding(self)
+        images = input.dim() == 4 and len(input) and input.shape[1] == self.in_channels
+        fit = images and min(input.shape[2:]) + 2 * padding >= side
+        passed_on = input.requires_grad and self.in_channels <= FEW  # a gradient that the kernel does not compute
+        if not fit or passed_on or not usable(input, self.weight, self.bias):
+            return super().forward(input)  # which also says what is wrong
+        return _Convolution.apply(input, self.weight, self.bias, padding)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, padding: int) -> Tensor:
+        x = x.contiguous(memory_format=torch.channels_last)
+        (images, channels, height, width), (filters, _, side, _) = x.shape, weight.shape
+        about = sizes(images, height, width, channels, filters, side, padding)
+        ctx.about = [*about, *sizes(*weight.stride())]
+        ctx.room = library("convolution").convolution_room(*about)
+        around = 2 * padding - side + 1
+        shape = (images, filters, height + around, width + around)
+        y = torch.empty(shape, dtype=x.dtype, memory_format=torch.channels_last)
+        room = x.new_empty(ctx.room)
+        library("convolution").convolution_forward(*pointers(x, weight, bias, y, room), *ctx.about)
+        ctx.save_for_backward(x, weight)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_y: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        of_y = of_y.contiguous(memory_format=torch.channels_last)
+        of_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        of_weight = torch.empty_like(weight)
+        of_bias = weight.new_empty(len(weight)) if ctx.needs_input_grad[2] else None
+        room = x.new_empty(ctx.room)
+        library("convolution").convolution_backward(
+            *pointers(x, weight, of_y, of_x, of_weight, of_bias, room), *ctx.about
+        )
+        return of_x, of_weight, of_bias, None
+
+
+def convolved(part: nn.Conv2d) -> bool:
+    """Say whether the kernel computes a convolution.
+
+    >>> convolved(nn.Conv2d(16, 32, 5)), convolved(nn.Conv2d(3, 32, 7)), convolved(nn.Conv2d(3, 32, 5, stride=2))
+    (True, False, False)
+    """
+    side = part.kernel_size[0]
+    return (
+        part.kernel_size in {(3, 3), (5, 5)}
+        and (part.stride, part.dilation, part.groups, part.padding_mode) == ((1, 1), (1, 1), 1, "zeros")
+        and (part.in_channels <= FEW or part.in_channels % LANES == 0)
+        and part.out_channels % LANES == 0
+        and (part.padding in {"same", "valid"} or (len(set(part.padding)) == 1 and _padding(part) < side))
+    )
+
+
+def _padding(part: nn.Conv2d) -> int:
+    if isinstance(part.padding, str):
+        return part.kernel_size[0] // 2 if part.padding == "same" else 0
+    return pair(part.padding)[0]
