@@ -8,7 +8,7 @@ from torch.nn import functional
 from fedquilt import models
 from fedquilt.base.arguments import ArgumentError
 from fedquilt.base.registry import models as registry
-from fedquilt.models.cifar_cnn_mcmahan import LocalResponseNorm
+from fedquilt.models.local_response_norm import LocalResponseNorm
 
 
 def parameters(model: nn.Module) -> int:

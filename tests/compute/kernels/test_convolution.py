@@ -113,6 +113,18 @@ def test_ways_to_write_the_padding(padding):
     assert torch.allclose(plain[0], ours[0], atol=1e-4)
 
 
+def test_parameters_that_are_views():
+    plain, ours = nn.Conv2d(16, 32, 3), with_kernels(nn.Conv2d(16, 32, 3), channels_last=True)
+    weight, bias = torch.randn(3, 3, 16, 64).permute(3, 2, 0, 1)[::2], torch.randn(1).expand(32)
+    x, found = last(torch.randn(2, 16, 6, 6)), []
+    for each in (plain, ours):
+        each.weight, each.bias = nn.Parameter(weight), nn.Parameter(bias)
+        y = each(x)
+        found.append([y, *torch.autograd.grad(y.square().sum(), [each.weight, each.bias])])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+
+
 def test_other_inputs_are_torchs():
     layer = nn.Conv2d(16, 16, 3)
     ours = with_kernels(layer, channels_last=True)

@@ -25,6 +25,9 @@ from fedquilt.compute.kernels.compiler import (
     sources_of,
 )
 
+LANES = 16
+"""Numbers that kernels compute side by side, on any processor: some take channels only in groups of so many."""
+
 
 @functools.cache
 def library(name: str) -> ctypes.CDLL:

@@ -8,11 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from fedquilt.compute.kernels.build import library, pointers, sizes, usable
+from fedquilt.compute.kernels.build import LANES, library, pointers, sizes, usable
 from fedquilt.compute.kernels.max_pool import pair
-
-LANES = 16
-"""Channels come in groups of so many, as the kernel computes them."""
 
 FEW = 4
 """Channels of an input, such as colours, of which all are multiplied with a filter's weights one by one."""
@@ -38,6 +35,9 @@ class _Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, padding: int) -> Tensor:
         x = x.contiguous(memory_format=torch.channels_last)
+        if not weight.is_contiguous(memory_format=torch.channels_last):
+            weight = weight.contiguous()
+        bias = None if bias is None else bias.contiguous()
         (images, channels, height, width), (filters, _, side, _) = x.shape, weight.shape
         about = sizes(images, height, width, channels, filters, side, padding)
         ctx.about = [*about, *sizes(*weight.stride())]
