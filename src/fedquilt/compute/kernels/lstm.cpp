@@ -66,15 +66,15 @@ void rows_of(int64_t rows, const float* a, const float* block, int64_t k, float*
   if constexpr (R > 1) rows_of<R - 1>(rows, a, block, k, c, n, width, add);
 }
 
-// c (+)= a b, where a is (m, k), c is (m, n) and b is packed.
+// c (+)= a b, where a is (m, k), c is (m, n) and b is packed. A block of b is read once, for groups of rows as even as they can
+// be.
 void product(const float* a, int64_t m, int64_t k, const std::vector<float>& b, float* c, int64_t n, bool add) {
-  for (int64_t i = 0; i < m; i += ROWS) {
-    const int64_t rows = m - i < ROWS ? m - i : ROWS;
-    for (int64_t j = 0; j < n; j += WIDE) {
-      const int64_t width = n - j < WIDE ? n - j : WIDE;
+  const int64_t groups = (m + ROWS - 1) / ROWS;
+  for (int64_t j = 0; j < n; j += WIDE)
+    for (int64_t group = 0; group < groups; group++) {
+      const int64_t i = m * group / groups, rows = m * (group + 1) / groups - i, width = n - j < WIDE ? n - j : WIDE;
       rows_of<ROWS>(rows, a + i * k, b.data() + j * k, k, c + i * n + j, n, width, add);
     }
-  }
 }
 
 }  // namespace
