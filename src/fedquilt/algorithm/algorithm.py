@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -50,6 +50,17 @@ class Shortened(Protocol):
 
     def a_pass(self, examples: int, round_: int) -> int:
         """Return how many of a client's examples a pass trains on."""
+
+
+@runtime_checkable
+class Permuting(Protocol):
+    """A way to sample that draws nothing but permutations of a client's examples: those of many clients come at once."""
+
+    def permutations(self, examples: int, round_: int) -> int:
+        """Return how many permutations are drawn for a client with that many examples."""
+
+    def batches(self, examples: int, drawn: Sequence[Indices], round_: int) -> Batches:
+        """Make a client's batches of its permutations."""
 
 
 RoundFunction = Callable[[Any, RunState], Any]

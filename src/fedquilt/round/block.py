@@ -109,7 +109,7 @@ class Program:
         """Train a block of clients that start from the same model."""
         self.replica.module.train()  # an evaluation may have come before
         algorithm, layout, round_ = self.algorithm, self.replica.layout, contexts[0].round
-        loaders = [BatchLoader.of(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
+        loaders = BatchLoader.of_all(algorithm, contexts, datas)
         shape = self._shape(round_)
         padded = Padded.of(loaders, shape)
         missing = self.block - len(contexts) if self.compiled else 0

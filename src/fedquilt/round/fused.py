@@ -69,7 +69,7 @@ class FusedProgram:
     ) -> BlockResult:
         """Train a block of clients that start from the same model."""
         algorithm, plain = self.algorithm, self._descent
-        loaders = [BatchLoader.of(algorithm, context, data) for context, data in zip(contexts, datas, strict=True)]
+        loaders = BatchLoader.of_all(algorithm, contexts, datas)
         start = contexts[0].start
         vectors = start.vector.repeat(len(contexts), 1)
         velocities = torch.zeros_like(vectors) if plain.momentum else None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedquilt.algorithm.algorithm import Algorithm, Batches, Sample, Shortened
+from fedquilt.algorithm.algorithm import Algorithm, Batches, Permuting, Sample, Shortened
 from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.base.rng import brief_generator, generator
 from fedquilt.base.types import Indices
+from fedquilt.compute.kernels.permutations import permutations
 from fedquilt.round.local_step import Batch
 from fedquilt.round.prefetch import made_ahead
 
@@ -37,6 +38,25 @@ class BatchLoader:
         rng = brief_generator(context.seed, f"{purpose}sample", *context.key)
         batches = algorithm.sample(len(data), rng, context.round)
         return cls(data, batches, _importance(algorithm, context, data), context, algorithm.sample, purpose)
+
+    @classmethod
+    def of_all(
+        cls, algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
+    ) -> list[BatchLoader]:
+        """Draw the batches of several clients of a round: the same ones, in less time than one after the other."""
+        sample, one, clients = algorithm.sample, contexts[0], list(zip(contexts, datas, strict=True))
+        if not isinstance(sample, Permuting):
+            return [cls.of(algorithm, *client) for client in clients]
+        sizes = [len(data) for data in datas]
+        draws = [sample.permutations(size, one.round) for size in sizes]
+        keys = [context.key[1:] for context in contexts]
+        drawn = permutations(one.seed, "sample", one.round, keys, sizes, draws)
+        loaders, last = [], 0
+        for (context, data), size, count in zip(clients, sizes, draws, strict=True):
+            first, last = last, last + size * count
+            batches = sample.batches(size, [drawn[i : i + size] for i in range(first, last, max(size, 1))], one.round)
+            loaders.append(cls(data, batches, _importance(algorithm, context, data), context, sample, ""))
+        return loaders
 
     @property
     def a_pass(self) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
-from fedquilt.algorithm.algorithm import Batches
+from fedquilt.algorithm.algorithm import Batches, Permuting
 from fedquilt.base.schedule import Value, scheduled, whole
 from fedquilt.base.types import Indices
 
@@ -43,17 +44,24 @@ class Epochs:
 
     def __call__(self, examples: int, rng: np.random.Generator, round_: int = 1) -> Batches:
         """Draw the batches of a client with that many examples."""
-        count = self.count if isinstance(self.count, int) else whole(scheduled(self.count)(round_))
-        size = self._size(examples, round_)
+        return _drawn(self, examples, rng, round_)
+
+    def permutations(self, examples: int, round_: int = 1) -> int:
+        """Return how many permutations of a client's examples are drawn: one for each pass, or for all of them."""
+        if self._size(examples, round_) >= examples:
+            return 0
+        return self._count(round_) if self.reshuffle else 1
+
+    def batches(self, examples: int, drawn: Sequence[Indices], round_: int = 1) -> Batches:
+        """Make a client's batches of its permutations."""
+        count, size = self._count(round_), self._size(examples, round_)
         used = self._used(examples, size)
         cuts = _cuts(count, used, size)
-        if size >= examples:
+        if not drawn:
             return Batches(np.tile(np.arange(examples, dtype=np.int64), count), cuts)
         if count == 1:
-            return Batches(rng.permutation(examples)[:used], cuts)
-        draws = count if self.reshuffle else 1
-        passes = [rng.permutation(examples)[:used] for _ in range(draws)]
-        return Batches(np.concatenate(passes * (count // draws)), cuts)
+            return Batches(drawn[0][:used], cuts)
+        return Batches(np.concatenate([each[:used] for each in drawn] * (count // len(drawn))), cuts)
 
     def a_pass(self, examples: int, round_: int = 1) -> int:
         """Return how many of a client's examples a pass trains on: all, but for a last batch that is left out."""
@@ -66,6 +74,9 @@ class Epochs:
         ('single', False)
         """
         return replace(self, drop_last="single") if self.drop_last == "auto" else self
+
+    def _count(self, round_: int) -> int:
+        return self.count if isinstance(self.count, int) else whole(scheduled(self.count)(round_))
 
     def _used(self, examples: int, size: int) -> int:
         last = examples % max(size, 1)
@@ -97,6 +108,11 @@ def _cuts(count: int, examples: int, size: int) -> Indices:
     return cuts
 
 
+def _drawn(sample: Permuting, examples: int, rng: np.random.Generator, round_: int) -> Batches:
+    drawn = [rng.permutation(examples) for _ in range(sample.permutations(examples, round_))]
+    return sample.batches(examples, drawn, round_)
+
+
 @dataclass(frozen=True)
 class Steps:
     """S batches of B, drawn without replacement; a new pass begins when the data are used up.
@@ -111,10 +127,19 @@ class Steps:
 
     def __call__(self, examples: int, rng: np.random.Generator, round_: int = 1) -> Batches:
         """Draw the batches of a client with that many examples."""
-        size = int(min(self.batch, examples))
-        passes = math.ceil(self.count * size / max(examples, 1))
-        order = np.concatenate([rng.permutation(examples) for _ in range(passes)])[: self.count * size]
-        return Batches(order, np.arange(self.count + 1, dtype=np.int64) * size)
+        return _drawn(self, examples, rng, round_)
+
+    def permutations(self, examples: int, round_: int = 1) -> int:
+        """Return how many passes over a client's examples are begun."""
+        return math.ceil(self.count * self._size(examples) / max(examples, 1))
+
+    def batches(self, examples: int, drawn: Sequence[Indices], round_: int = 1) -> Batches:
+        """Make a client's batches of its permutations."""
+        size = self._size(examples)
+        return Batches(np.concatenate(drawn)[: self.count * size], np.arange(self.count + 1, dtype=np.int64) * size)
+
+    def _size(self, examples: int) -> int:
+        return int(min(self.batch, examples))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,41 @@
+"""Batches of several clients that are drawn at once are those that are drawn one by one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fedquilt
+from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.parts.sampling import Epochs, Resample, Steps
+from fedquilt.partition.partition import Partition
+from fedquilt.round.federation import Federation
+from fedquilt.round.loader import BatchLoader
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        Epochs(1, 3),
+        Epochs(3, 4),
+        Epochs(3, 4, reshuffle=False),
+        Epochs(2, float("inf")),
+        Epochs(2, 4, drop_last=True),
+        Steps(7, 3),
+        Resample(6, 3),
+    ],
+)
+def test_the_same_batches(sample, blobs, smooth):
+    held = Partition.of([range(9), range(9, 11), range(11, 12), range(12, 29)])
+    algorithm = replace(fedquilt.fed_avg(fraction=1.0), sample=sample)
+    federation = Federation.of(smooth, blobs, held, algorithm, 1)
+    contexts = [
+        Context(federation.replica, federation.initial, seed=1, round=5, client=client, slot=slot)
+        for slot, client in enumerate([3, 0, 2, 1])
+    ]
+    datas = [ClientData(blobs, blobs.train, held.client(context.client)) for context in contexts]
+    together = BatchLoader.of_all(algorithm, contexts, datas)
+    for context, data, loader in zip(contexts, datas, together, strict=True):
+        alone = BatchLoader.of(algorithm, context, data)
+        assert np.array_equal(alone.batches.order, loader.batches.order)
+        assert np.array_equal(alone.batches.cuts, loader.batches.cuts)
