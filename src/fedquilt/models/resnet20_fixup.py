@@ -25,6 +25,7 @@ from torch.nn import functional
 
 from fedquilt.base.arguments import Size
 from fedquilt.base.registry import models
+from fedquilt.compute.kernels.rectified import KERNEL, rectified, rectified_by_kernel
 from fedquilt.data.data import Data
 from fedquilt.models.building import classes_of
 
@@ -34,6 +35,11 @@ BLOCKS = 3
 
 class FixupBlock(nn.Module):
     """Two convolutions beside a shortcut; with more channels out than in, the image is halved."""
+
+    compiled_as: type[nn.Module]
+    """What takes its place where a run is compiled: see `fedquilt.compute.kernels`."""
+
+    rectified = staticmethod(rectified)
 
     def __init__(self, channels_in: int, channels_out: int, branches: int) -> None:
         """Make the branch of a network that has `branches` of them."""
@@ -53,13 +59,24 @@ class FixupBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Add the branch to the shortcut."""
         shifted = x + self.bias_before_first
-        branch = functional.relu(self.first(shifted) + self.bias_after_first)
-        branch = self.second(branch + self.bias_before_second) * self.multiplier + self.bias_after_second
-        return functional.relu(branch + (self._halved(shifted) if self.more else x))
+        branch = self.rectified(self.first(shifted), self.bias_after_first, after=self.bias_before_second)
+        shortcut = self._halved(shifted) if self.more else x
+        return self.rectified(self.second(branch), self.bias_after_second, scale=self.multiplier, shortcut=shortcut)
 
     def _halved(self, x: Tensor) -> Tensor:
         every_second = functional.avg_pool2d(x, 1, stride=self.stride)
         return functional.pad(every_second, (0, 0, 0, 0, 0, self.more))
+
+
+class CompiledFixupBlock(FixupBlock):
+    """The same with what stands around its ReLUs computed by a kernel."""
+
+    kernel = KERNEL
+    rectified = staticmethod(rectified_by_kernel)
+
+
+FixupBlock.compiled_as = CompiledFixupBlock
+CompiledFixupBlock.compiled_as = CompiledFixupBlock
 
 
 class FixupResNet20(nn.Module):

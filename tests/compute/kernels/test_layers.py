@@ -27,7 +27,7 @@ from fedquilt.models.lstm import PeepholeLSTM
         (nn.Sequential(nn.LSTM(2, 3), nn.GRU(2, 3)), ()),
         (PeepholeLSTM(2, 3), ("lstm",)),
         (mnist_cnn(), ("convolution", "max_pool")),
-        (resnet20_fixup(), ("convolution",)),
+        (resnet20_fixup(), ("convolution", "rectified")),
         (nn.MaxPool2d(2, padding=1), ()),
         (nn.MaxPool2d(2, return_indices=True), ()),
         (nn.Sequential(nn.MaxPool2d(2), nn.LSTM(2, 3)), ("lstm", "max_pool")),
