@@ -6,11 +6,21 @@ import numpy as np
 import pytest
 
 import fedquilt
+from fedquilt.algorithm.algorithm import Batches
 from fedquilt.algorithm.context import ClientData, Context
 from fedquilt.algorithm.parts.sampling import Epochs, Resample, Steps
+from fedquilt.base.schedule import Schedule
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.round.loader import BatchLoader
+
+
+class FirstHalf(Epochs):
+    """A way to sample of a user's own."""
+
+    def __call__(self, examples, rng, round_=1):
+        order, cuts = super().__call__(examples, rng, round_)
+        return Batches(order[: cuts[1]], cuts[:2])
 
 
 @pytest.mark.parametrize(
@@ -21,6 +31,9 @@ from fedquilt.round.loader import BatchLoader
         Epochs(3, 4, reshuffle=False),
         Epochs(2, float("inf")),
         Epochs(2, 4, drop_last=True),
+        Epochs(2, 4, drop_last="single"),
+        Epochs(Schedule(4, 0.9), Schedule(2, 1.2)),
+        FirstHalf(1, 3),
         Steps(7, 3),
         Resample(6, 3),
     ],

@@ -13,7 +13,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.compute.device import CPU, Placement
 from fedquilt.compute.form import Form
-from fedquilt.compute.kernels.layers import with_kernels
+from fedquilt.compute.kernels.layers import kernels_of, with_kernels
 from fedquilt.compute.layout import Layout, ModelState, Tensors
 
 
@@ -80,6 +80,11 @@ class Replica:
     def apart(self) -> Replica:
         """Return a replica with a copied module: processes that torch starts would share the tensors of the first."""
         return self._copied(copy.deepcopy(self.module), self.placement)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels for the model's layers."""
+        return kernels_of(self.module, bool(self._channels_last))
 
     def with_kernels(self, channels_last: bool) -> Replica:
         """Return a replica with a copied module, whose layers are computed by kernels where there are some.

@@ -16,7 +16,6 @@ import numpy as np
 from fedquilt.base.errors import FedquiltError, SpecError, reason_of
 from fedquilt.compute.device import CPU, Placement, require
 from fedquilt.compute.kernels import build
-from fedquilt.compute.kernels.layers import kernels_of
 from fedquilt.compute.kernels.stack import KERNEL
 from fedquilt.engines.compiling import keep_apart, kernels_pay, pays, trouble
 from fedquilt.round.block import BlockProgram, Program, unmappable
@@ -46,7 +45,7 @@ class Execution:
 
     def _kernels(self, view: Federation | Server | Site) -> tuple[str, ...]:
         """Return the kernels for the model's layers, if compiling means those."""
-        return kernels_of(view.replica.module) if self.block == 1 and self.placement == CPU else ()
+        return view.replica.kernels if self.block == 1 and self.placement == CPU else ()
 
     def _trouble(self, view: Federation | Server | Site) -> str | None:
         """Say why what is to be compiled cannot be, if so."""

@@ -45,7 +45,9 @@ class BatchLoader:
     ) -> list[BatchLoader]:
         """Draw the batches of several clients of a round: the same ones, in less time than one after the other."""
         sample, one, clients = algorithm.sample, contexts[0], list(zip(contexts, datas, strict=True))
-        if not isinstance(sample, Permuting):
+        if not isinstance(sample, Permuting) or "permutations" not in vars(
+            type(sample)
+        ):  # a subclass may draw otherwise
             return [cls.of(algorithm, *client) for client in clients]
         sizes = [len(data) for data in datas]
         draws = [sample.permutations(size, one.round) for size in sizes]

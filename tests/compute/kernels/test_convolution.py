@@ -1,5 +1,7 @@
 """The kernel of convolutions against PyTorch's in double precision, and in runs."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -67,7 +69,7 @@ def test_few_channels(images, channels, filters, side, height, width, padding, s
     torch.manual_seed(seed)
     layer = nn.Conv2d(channels, filters, side, padding=padding)
     x, found = last(torch.randn(images, channels, height, width)), []
-    for each in (layer.double(), with_kernels(layer.float(), channels_last=True)):
+    for each in (copy.deepcopy(layer).double(), with_kernels(layer, channels_last=True)):
         y = each(x.to(each.weight.dtype))
         of_y = weights(y.numel()).view_as(y).to(y.dtype)
         found.append(
@@ -75,6 +77,26 @@ def test_few_channels(images, channels, filters, side, height, width, padding, s
         )
     for exact, ours in zip(*found, strict=True):
         torch.testing.assert_close(ours, exact, rtol=0, atol=5e-6 * float(exact.abs().max()))
+
+
+@pytest.mark.parametrize(
+    ("weight", "bias"),
+    [((10, 16, 3, 3), (10,)), ((16, 16, 3, 5), (16,)), ((16, 8, 3, 3), (16,)), ((16, 16, 3, 3), (4,))],
+)
+def test_parameters_of_another_shape_are_torchs_to_take_or_refuse(weight, bias):
+    """As after pruning, which leaves the layer's own numbers of channels as they were."""
+    layer, x = nn.Conv2d(16, 16, 3), last(torch.randn(2, 16, 6, 6))
+    given = {"weight": torch.randn(weight), "bias": torch.randn(bias)}
+    outcomes = []
+    for each in (layer, with_kernels(layer, channels_last=True)):
+        try:
+            outcomes.append(torch.func.functional_call(each, given, x))
+        except RuntimeError as error:
+            outcomes.append(str(error))
+    if isinstance(outcomes[0], str):
+        assert outcomes[0] == outcomes[1]
+    else:
+        assert torch.equal(*outcomes)
 
 
 def test_an_image_does_not_depend_on_its_neighbours():
@@ -92,6 +114,8 @@ def test_an_image_does_not_depend_on_its_neighbours():
         nn.Conv2d(16, 16, 3, padding=1, padding_mode="reflect"),
         nn.Conv2d(16, 16, 3, padding=(0, 1)),
         nn.Conv2d(16, 16, 3, padding=3),
+        nn.Conv2d(16, 16, 3, padding=-1),
+        nn.Conv2d(128, 256, 3),
         nn.Conv2d(16, 16, (3, 5)),
         nn.Conv2d(16, 16, 1),
         nn.Conv2d(16, 10, 3),
@@ -140,12 +164,15 @@ def test_other_inputs_are_torchs():
     assert torch.autograd.grad(few(x).sum(), x)[0].shape == x.shape
 
 
-def test_what_is_not_a_number_stays_none():
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_nan_and_infinity_reach_their_tile_and_no_other_image(value):
     x = last(torch.zeros(2, 16, 8, 8))
-    x[0, 0, 0, 0] = float("nan")
-    y = with_kernels(nn.Conv2d(16, 16, 3, padding=1), channels_last=True)(x)
-    assert y[0].isnan().any()
-    assert not y[1].isnan().any()
+    x[0, 0, 0, 0] = value
+    layer = nn.Conv2d(16, 16, 3, padding=1)
+    plain, y = (each(x).isfinite() for each in (layer, with_kernels(layer, channels_last=True)))
+    assert (plain | ~y).all()  # wherever PyTorch's value is not finite, ours is not either
+    assert y[0, :, 4:, 4:].all()
+    assert y[1].all()
 
 
 def test_channels_stay_first_where_a_model_needs_them():

@@ -21,6 +21,7 @@ clients = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(-(2**63), 2**63 - 1), purpose=st.text(max_size=20), round_=numbers, asked=clients)
 def test_they_are_those_of_numpy(seed, purpose, round_, asked):
+    assert module._agrees()
     keys, lengths, draws = zip(*asked, strict=True)
     expected = module._by_numpy(seed, purpose, round_, keys, lengths, draws)
     assert np.array_equal(module.permutations(seed, purpose, round_, keys, lengths, draws), expected)
@@ -35,6 +36,7 @@ def test_long_ones(length):
 
 @needs_kernel
 def test_the_kernel_is_used_and_only_while_it_agrees(monkeypatch):
+    assert module._agrees()
     called = []
     monkeypatch.setattr(module, "_by_numpy", lambda *asked: called.append(asked))
     asked = (1, "sample", 3, [(5, 6)], [10], [1])

@@ -1,19 +1,24 @@
-"""Kernels that are compiled at installation give the same bits however they are compiled, however wide registers are."""
+"""Kernels that compute with floats and are compiled at installation give the same bits however they are compiled."""
 
 from __future__ import annotations
 
 import ctypes
 import platform
 import shutil
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from fedquilt.compute.kernels import compiler, convolution, layers, stack
+from fedquilt.compute.kernels import build, compiler, convolution, layers, max_pool, rectified, stack
+from fedquilt.models import local_response_norm
+from fedquilt.models.local_response_norm import LocalResponseNorm
+from fedquilt.models.resnet20_fixup import FixupBlock
 
 pytestmark = pytest.mark.skipif(
     platform.machine() not in {"x86_64", "AMD64"} or not any(map(shutil.which, ("c++", "g++", "clang++"))),
@@ -59,9 +64,21 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return built("stack", tmp_path_factory.mktemp("stacks"))
 
 
+OF_LAYERS: dict[str, tuple[ModuleType, Callable[[], nn.Module], tuple[int, ...]]] = {
+    "convolution": (convolution, lambda: nn.Conv2d(32, 48, 5, padding=1), (7, 32, 11, 9)),
+    "convolution of 3": (convolution, lambda: nn.Conv2d(16, 32, 3), (3, 16, 8, 8)),
+    "convolution of colours": (convolution, lambda: nn.Conv2d(3, 32, 3, padding=1), (7, 3, 11, 9)),
+    "max_pool": (max_pool, lambda: nn.MaxPool2d(3, 2), (3, 21, 9, 9)),
+    "response_norm": (local_response_norm, lambda: LocalResponseNorm(9, 0.1), (3, 32, 3, 3)),
+    "rectified": (rectified, lambda: FixupBlock(16, 16, 3), (3, 16, 9, 9)),
+}
+"""By the name of a kernel, and more: where it is called, a layer, and the shape of its input."""
+
+
 @pytest.fixture(scope="module")
-def convolutions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return built("convolution", tmp_path_factory.mktemp("convolutions"))
+def layers_made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Path]]:
+    names = {name.split(maxsplit=1)[0] for name in OF_LAYERS}
+    return {name: built(name, tmp_path_factory.mktemp(name)) for name in names}
 
 
 def two(made: dict[str, Path], one: str, other: str) -> list[ctypes.CDLL]:
@@ -114,24 +131,22 @@ def test_the_same_bits(
     assert all(torch.isfinite(each).all() for each in results[0])
 
 
-@pytest.mark.parametrize(("channels", "filters", "side"), [(1, 16, 5), (3, 32, 3), (16, 32, 3), (32, 48, 5)])
+@pytest.mark.parametrize("name", OF_LAYERS)
 @pytest.mark.parametrize(("one", "other"), ALIKE)
-def test_the_same_bits_of_convolutions(
-    convolutions: dict[str, Path],
-    one: str,
-    other: str,
-    channels: int,
-    filters: int,
-    side: int,
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_same_bits_of_layers(
+    layers_made: dict[str, dict[str, Path]], one: str, other: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    caller, layer, shape = OF_LAYERS[name]
+    kernel = name.split(maxsplit=1)[0]
     torch.manual_seed(0)
-    layer = layers.with_kernels(nn.Conv2d(channels, filters, side, padding=1), channels_last=True)
-    x = torch.randn(7, channels, 11, 9).requires_grad_(channels > convolution.FEW)
-    needed = [x] * x.requires_grad + list(layer.parameters())
-    results = []
-    for compiled in two(convolutions, one, other):
-        monkeypatch.setattr(convolution, "library", lambda _, compiled=compiled: compiled)
-        y = layer(x)
+    module = layers.with_kernels(layer(), channels_last=True)
+    x = torch.randn(shape).contiguous(memory_format=torch.channels_last).requires_grad_(shape[1] > convolution.FEW)
+    needed = [x] * x.requires_grad + list(module.parameters())
+    results, as_usual = [], build.library
+    for compiled in two(layers_made[kernel], one, other):
+        monkeypatch.setattr(
+            caller, "library", lambda asked, compiled=compiled: compiled if asked == kernel else as_usual(asked)
+        )
+        y = module(x)
         results.append([y, *torch.autograd.grad(y, needed, y)])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))

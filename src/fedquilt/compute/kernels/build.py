@@ -26,7 +26,7 @@ from fedquilt.compute.kernels.compiler import (
 )
 
 LANES = 16
-"""Numbers that kernels compute side by side, on any processor: some take channels only in groups of so many."""
+"""As in lanes.h: numbers that kernels compute side by side, on any processor. Some take channels in such groups only."""
 
 
 @functools.cache

@@ -3,9 +3,9 @@
 A kernel is a file, or several that are compiled side by side: `stack` is stack.cpp, stack_forward.cpp and so on.
 
 Kernels that give the same bits whatever compiled them are compiled when fedquilt is installed, where there is a compiler:
-those for stacks of linear layers, convolutions, max pooling, exact sums and permutations. They are made for all x86-64
-processors with AVX2 and fused multiply-add. Other kernels, and what is better made for the processor at hand, are compiled
-on first use (`build`).
+most of those for layers, that for stacks of linear layers, and those of exact sums and permutations. They are made for all
+x86-64 processors with AVX2 and fused multiply-add. Other kernels, and what is better made for the processor at hand, are
+compiled on first use (`build`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NEEDS = ("avx2", "fma", "bmi2")
 GENERAL = (*FLAGS, *(f"-m{each}" for each in NEEDS))
 """For all processors that have that."""
 
-KEPT_READY = ("convolution", "exact", "max_pool", "permutations", "stack")
+KEPT_READY = ("convolution", "exact", "max_pool", "permutations", "rectified", "response_norm", "stack")
 """Kernels whose bits do not depend on what they were compiled for."""
 
 

@@ -106,10 +106,10 @@ void convolution_backward(const float* x, const float* weight, const float* d_y,
     Lanes sum = {};
     for (int64_t n = 0; n < images; n++) {
       Lanes of_image = {};
-      for (int64_t i = 0; i < places; i++) of_image += convolution::get(d_y + (n * places + i) * filters + k);
+      for (int64_t i = 0; i < places; i++) of_image += get(d_y + (n * places + i) * filters + k);
       sum += of_image;
     }
-    convolution::put(d_bias + k, sum);
+    put(d_bias + k, sum);
   }
 }
 }

@@ -8,10 +8,6 @@
 
 namespace convolution __attribute__((visibility("hidden"))) {
 
-inline Lanes get(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
-inline void put(float* to, Lanes lanes) { *reinterpret_cast<Unaligned*>(to) = lanes; }
-inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // A convolution with stride 1 of `images` images of (height, width, channels), with `padding` zeros on every side, by
 // `filters` filters of (side, side, channels). A weight is found by its strides: PyTorch has it in more than one order.
 struct Shape {

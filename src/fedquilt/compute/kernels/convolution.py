@@ -1,7 +1,8 @@
-"""Convolutions by `convolution.cpp`: with stride 1 and filters of 3×3 or 5×5, by Winograd's algorithm."""
+"""Convolutions with stride 1 and filters of 3×3 or 5×5 by `convolution.cpp`, where Winograd's algorithm pays."""
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import torch
@@ -12,7 +13,10 @@ from fedquilt.compute.kernels.build import LANES, library, pointers, sizes, usab
 from fedquilt.compute.kernels.max_pool import pair
 
 FEW = 4
-"""Channels of an input, such as colours, of which all are multiplied with a filter's weights one by one."""
+"""Channels of an input, such as colours, up to which windows are multiplied with the filters as they are."""
+
+WIDE = 128 * 128
+"""Channels in times channels out up to which the kernel is taken: more weights do not stay in a core's cache."""
 
 
 class CompiledConv2d(nn.Conv2d):
@@ -23,8 +27,10 @@ class CompiledConv2d(nn.Conv2d):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - PyTorch's name
         """Return the convolution of images (N, C, H, W)."""
         side, padding = self.kernel_size[0], _padding(self)
+        shaped = self.weight.shape == (self.out_channels, self.in_channels, side, side)
+        shaped = shaped and (self.bias is None or self.bias.shape == (self.out_channels,))
         images = input.dim() == 4 and len(input) and input.shape[1] == self.in_channels
-        fit = images and min(input.shape[2:]) + 2 * padding >= side
+        fit = shaped and images and min(input.shape[2:]) + 2 * padding >= side
         passed_on = input.requires_grad and self.in_channels <= FEW  # a gradient that the kernel does not compute
         if not fit or passed_on or not usable(input, self.weight, self.bias):
             return super().forward(input)  # which also says what is wrong
@@ -41,7 +47,9 @@ class _Convolution(torch.autograd.Function):
         (images, channels, height, width), (filters, _, side, _) = x.shape, weight.shape
         about = sizes(images, height, width, channels, filters, side, padding)
         ctx.about = [*about, *sizes(*weight.stride())]
-        ctx.room = library("convolution").convolution_room(*about)
+        room_for = library("convolution").convolution_room
+        room_for.restype = ctypes.c_int64
+        ctx.room = room_for(*about)
         around = 2 * padding - side + 1
         shape = (images, filters, height + around, width + around)
         y = torch.empty(shape, dtype=x.dtype, memory_format=torch.channels_last)
@@ -71,13 +79,14 @@ def convolved(part: nn.Conv2d) -> bool:
     >>> convolved(nn.Conv2d(16, 32, 5)), convolved(nn.Conv2d(3, 32, 7)), convolved(nn.Conv2d(3, 32, 5, stride=2))
     (True, False, False)
     """
-    side = part.kernel_size[0]
     return (
         part.kernel_size in {(3, 3), (5, 5)}
         and (part.stride, part.dilation, part.groups, part.padding_mode) == ((1, 1), (1, 1), 1, "zeros")
         and (part.in_channels <= FEW or part.in_channels % LANES == 0)
         and part.out_channels % LANES == 0
-        and (part.padding in {"same", "valid"} or (len(set(part.padding)) == 1 and _padding(part) < side))
+        and part.in_channels * part.out_channels <= WIDE
+        and (isinstance(part.padding, str) or len(set(part.padding)) == 1)
+        and 0 <= _padding(part) < part.kernel_size[0]
     )
 
 

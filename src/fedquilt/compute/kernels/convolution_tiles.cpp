@@ -144,15 +144,16 @@ class Tiles {
   const int64_t weight_plane = s.channels * s.filters + APART;
   float *const in, *const out, *const weights, *const others, *const outside;
 
-  // Calls see(where a place of the image is, or `outside`) for every place of a window, in order. C: the channels.
+  // Finds the places of a tile, which begins `shift` places further up and to the left, in images of (height, width, channels);
+  // those that are outside of the image are `nowhere`.
   template <typename Place, int64_t COUNT>
-  void window(int64_t tile, int64_t shift, Place* image, int64_t height, int64_t width, int64_t c, Place* nowhere,
+  void window(int64_t tile, int64_t shift, Place* image, int64_t height, int64_t width, int64_t channels, Place* nowhere,
               Place* (&places)[COUNT][COUNT]) const {
     const int64_t n = tile / (down * across), y = tile / across % down * OUT - shift, x = tile % across * OUT - shift;
     for (int64_t i = 0; i < COUNT; i++)
       for (int64_t j = 0; j < COUNT; j++) {
         const bool inside = y + i >= 0 && y + i < height && x + j >= 0 && x + j < width;
-        places[i][j] = inside ? image + ((n * height + y + i) * width + x + j) * c : nowhere;
+        places[i][j] = inside ? image + ((n * height + y + i) * width + x + j) * channels : nowhere;
       }
   }
 

@@ -15,8 +15,6 @@ namespace {
 constexpr int64_t TILE = 64;
 constexpr int64_t WIDE = 4;  // registers of channels that are summed at a time
 
-inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // Adds two sums of every channel, over all places, to `one` and `two`. values(place, channel, count, first, second) gives
 // what is added up.
 template <typename Values>

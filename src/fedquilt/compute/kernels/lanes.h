@@ -58,6 +58,11 @@ inline void store(float* to, Lanes lanes, int64_t count) {
   else std::memcpy(to, &lanes, 4 * count);
 }
 
+inline Lanes get(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
+inline void put(float* to, Lanes lanes) { *reinterpret_cast<Unaligned*>(to) = lanes; }
+
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 // e^x to two units in the last place; NaN stays NaN. 2^n comes from the exponent's bits, e^r from a polynomial.
 inline Lanes exponential(Lanes x) {
   const Lanes lowest = all(-87.0f), highest = all(88.0f), magic = all(12582912.0f);

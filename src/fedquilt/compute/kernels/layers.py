@@ -17,8 +17,10 @@ from fedquilt.compute.kernels.max_pool import CompiledMaxPool2d, pair
 from fedquilt.compute.kernels.stack import changed
 
 
-def kernels_of(module: nn.Module) -> tuple[str, ...]:
+def kernels_of(module: nn.Module, channels_last: bool = True) -> tuple[str, ...]:
     """Return the names of the kernels for a model's layers: none if it has a recurrent layer without one.
+
+    Convolutions have one only with `channels_last`.
 
     Your own layer is computed by a kernel if its attribute `compiled_as` names the class that does it.
 
@@ -27,7 +29,8 @@ def kernels_of(module: nn.Module) -> tuple[str, ...]:
     """
     if any(isinstance(part, nn.RNNBase) and _kernel(part) is None for part in module.modules()):
         return ()
-    return tuple(sorted({kernel.kernel for part in module.modules() if (kernel := _kernel(part)) is not None}))
+    found = {kernel for part in module.modules() if (kernel := _kernel(part)) is not None}
+    return tuple(sorted({kernel.kernel for kernel in found if channels_last or kernel is not CompiledConv2d}))
 
 
 def with_kernels(module: nn.Module, channels_last: bool = False) -> nn.Module:

@@ -44,7 +44,7 @@ void rectified_forward(const float* x, const float* scale, const float* before, 
   for (int64_t i = 0; i < count; i += V) {
     const int64_t m = count - i < V ? count - i : V;
     const Lanes z = numbers.of(load(x + i, m), shortcut, i, m);
-    const Lanes kept = z > Lanes{} ? z : (z != z ? z : Lanes{});
+    const Lanes kept = z <= Lanes{} ? Lanes{} : z;  // NaN stays NaN
     store(y + i, after ? kept + added : kept, m);
   }
 }
@@ -59,7 +59,7 @@ void rectified_backward(const float* d_y, const float* x, const float* scale, co
     for (int64_t i = first; i < end; i += V) {
       const int64_t m = end - i < V ? end - i : V, part = (i - first) / V % PARTS;
       const Lanes d = load(d_y + i, m), value = load(x + i, m);
-      const Lanes kept = numbers.of(value, shortcut, i, m) > Lanes{} ? d : Lanes{};
+      const Lanes kept = numbers.of(value, shortcut, i, m) <= Lanes{} ? Lanes{} : d;
       store(d_x + i, scale ? kept * numbers.scale : kept, m);
       if (d_shortcut) store(d_shortcut + i, kept, m);
       of_before.add(part, kept), of_after.add(part, d);

@@ -33,8 +33,6 @@ struct Penalty {
   const float* drawn;
 };
 
-inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // Cuts m examples into groups of at most `most`, as even as they can be: registers are best used so.
 template <typename Work>
 void each_group(int64_t m, int64_t most, Work work) {
@@ -44,9 +42,6 @@ void each_group(int64_t m, int64_t most, Work work) {
     work(first, m * (group + 1) / groups - first);
   }
 }
-
-inline Lanes get(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
-inline void put(float* to, Lanes lanes) { *reinterpret_cast<Unaligned*>(to) = lanes; }
 
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
