@@ -27,7 +27,7 @@ from fedquilt.round.session import Engine, Session
 
 Chosen = ProcessEngine | InlineEngine
 
-A_CLIENT, A_STEP, A_PARAMETER = 3e-5, 2e-6, 1.5e-9
+A_CLIENT, A_STEP, A_PARAMETER = 2e-5, 2e-6, 1.5e-9
 """Seconds that the kernel for stacks takes for a client, a step and a parameter of a step, about: batches of ten."""
 
 A_TASK = 1e-2
