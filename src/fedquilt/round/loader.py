@@ -50,8 +50,9 @@ class BatchLoader:
         ):  # a subclass may draw otherwise
             return [cls.of(algorithm, *client) for client in clients]
         sizes = [len(data) for data in datas]
-        draws = [sample.permutations(size, one.round) for size in sizes]
-        keys = [context.key[1:] for context in contexts]
+        draws_of = {size: sample.permutations(size, one.round) for size in set(sizes)}
+        draws = [draws_of[size] for size in sizes]
+        keys = [(context.client, context.slot) for context in contexts]
         drawn = permutations(one.seed, "sample", one.round, keys, sizes, draws)
         loaders, last = [], 0
         for (context, data), size, count in zip(clients, sizes, draws, strict=True):

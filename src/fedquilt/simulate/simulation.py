@@ -130,6 +130,8 @@ class Simulation:
         self, client: int, clients: int, seed: int, key: tuple[int, int, int]
     ) -> Callable[[Tensor], Tensor] | None:
         """Return what a client does to its update before it sends it, if it is one of the corrupt ones."""
+        if not self.corruption:
+            return None
         hit = [
             (number, corruption.update)
             for number, corruption in enumerate(self.corruption)

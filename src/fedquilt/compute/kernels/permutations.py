@@ -23,12 +23,14 @@ def permutations(
 ) -> Indices:
     """Return what `generator(seed, purpose, round_, *key)` draws: some permutations of a length for each key, in a row.
 
+    Keys are not negative.
+
     >>> permutations(1, "sample", 7, [(3, 0), (4, 1)], [4, 2], [1, 2]).tolist()
     [2, 0, 1, 3, 0, 1, 1, 0]
     """
     kernel = installed_library(KERNEL) if _agrees() else None
     text = f"{seed}/{purpose}/{round_}".encode()
-    if kernel is None or len(text) > LONGEST or min(map(min, keys)) < 0 or max(lengths) >= 2**32:
+    if kernel is None or len(text) > LONGEST or max(lengths) >= 2**32:
         return _by_numpy(seed, purpose, round_, keys, lengths, draws)
     return _by_kernel(kernel, text, keys, lengths, draws)
 
