@@ -56,14 +56,14 @@ class CompiledLocalResponseNorm(LocalResponseNorm):
         last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
         if not last or x.shape[1] % LANES or not usable(x):
             return super().forward(x)
-        return _Normalised.apply(x, self.radius, self.scale)  # type: ignore[no-any-return,no-untyped-call]
+        return _ByResponse.apply(x, self.radius, self.scale)  # type: ignore[no-any-return,no-untyped-call]
 
 
 LocalResponseNorm.compiled_as = CompiledLocalResponseNorm
 CompiledLocalResponseNorm.compiled_as = CompiledLocalResponseNorm
 
 
-class _Normalised(torch.autograd.Function):
+class _ByResponse(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, radius: int, scale: float) -> Tensor:
         channels = x.shape[1]
