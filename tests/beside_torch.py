@@ -7,7 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+import fedquilt
+from fedquilt.algorithm.algorithm import Algorithm
 from fedquilt.compute.kernels.layers import with_kernels
+from fedquilt.data.data import Data
+from fedquilt.experiment.result import Result
+from fedquilt.partition.partition import Partition
 
 
 def last(x: Tensor) -> Tensor:
@@ -26,3 +31,16 @@ def both(
         total = (out * weights(out.numel()).view_as(out)).sum()
         found.append([out.detach(), *torch.autograd.grad(total, [own, *each.parameters()])])
     return found
+
+
+def thrice(
+    module: nn.Module, data: Data, who: Partition, method: Algorithm, rounds: int
+) -> tuple[Result, Result, Result]:
+    """Train eagerly, by kernels, and by kernels with two workers."""
+    engines = (
+        fedquilt.inline(),
+        fedquilt.inline(compute="compiled"),
+        fedquilt.processes(workers=2, compute="compiled"),
+    )
+    plain, ours, worked = (fedquilt.train(module, data, who, method, rounds, engine=engine) for engine in engines)
+    return plain, ours, worked

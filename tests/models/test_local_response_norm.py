@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from beside_torch import both, last
+from beside_torch import both, last, thrice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,13 +55,6 @@ def test_the_cifar_network_by_kernels_is_itself_with_two_workers_and_the_referen
     torch.manual_seed(0)
     module, data = cifar_cnn_mcmahan(), fedquilt.arrays(x, y, x, y)
     who, method = fedquilt.Partition.of([[0, 1, 2, 3], [4, 5, 6, 7]]), fedquilt.fed_sgd(lr=0.1, fraction=1.0)
-    plain, ours, worked = (
-        fedquilt.train(module, data, who, method, 1, engine=engine)
-        for engine in (
-            fedquilt.inline(),
-            fedquilt.inline(compute="compiled"),
-            fedquilt.processes(workers=2, compute="compiled"),
-        )
-    )
+    plain, ours, worked = thrice(module, data, who, method, 1)
     assert worked.digest == ours.digest != plain.digest
     assert (plain.state.vector - ours.state.vector).abs().max() < 1e-6

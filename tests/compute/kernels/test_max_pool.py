@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from beside_torch import both, last
+from beside_torch import both, last, thrice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -113,14 +113,7 @@ def test_a_compiled_run_is_the_reference_and_itself(channels):
     module, data = Small(channels), images(channels, 10)
     who = fedquilt.Partition.of(np.array_split(np.arange(40), 4))
     method = fedquilt.fed_avg(lr=0.1, fraction=1.0, batch=5)
-    plain, ours, worked = (
-        fedquilt.train(module, data, who, method, 3, engine=engine)
-        for engine in (
-            fedquilt.inline(),
-            fedquilt.inline(compute="compiled"),
-            fedquilt.processes(workers=2, compute="compiled"),
-        )
-    )
+    plain, ours, worked = thrice(module, data, who, method, 3)
     assert worked.digest == ours.digest
     assert (plain.state.vector - ours.state.vector).abs().max() < 1e-5
     assert channels == 1 or plain.digest == ours.digest

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from beside_torch import last
+from beside_torch import last, thrice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,13 +77,6 @@ def test_a_fixup_network_by_kernels_is_the_reference_and_itself_with_two_workers
     torch.manual_seed(0)
     module, data = resnet20_fixup(), fedquilt.arrays(x, y, x, y)
     who, method = fedquilt.Partition.of([[0, 1, 2, 3], [4, 5, 6, 7]]), fedquilt.fed_sgd(lr=0.1, fraction=1.0)
-    plain, ours, worked = (
-        fedquilt.train(module, data, who, method, 2, engine=engine)
-        for engine in (
-            fedquilt.inline(),
-            fedquilt.inline(compute="compiled"),
-            fedquilt.processes(workers=2, compute="compiled"),
-        )
-    )
+    plain, ours, worked = thrice(module, data, who, method, 2)
     assert worked.digest == ours.digest != plain.digest
     assert (plain.state.vector - ours.state.vector).abs().max() < 1e-6
