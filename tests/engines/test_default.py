@@ -12,8 +12,8 @@ import fedquilt
 from fedquilt.base.cores import cores
 from fedquilt.compute.kernels import build
 from fedquilt.compute.kernels.stack import KERNEL
-from fedquilt.engines import compiling
 from fedquilt.engines.default import AutoEngine, auto, chosen, in_words
+from fedquilt.engines.execution import Execution
 from fedquilt.engines.processes import ProcessEngine
 from fedquilt.experiment.spec import check_spec
 from fedquilt.experiment.sweeping.jobs import Jobs
@@ -39,17 +39,28 @@ class Stages(Watcher):
         self.said.append(text)
 
 
+def eagerly(*given):
+    """What a rule would say that decides otherwise."""
+    return "eager", "another rule"
+
+
 def made(blobs, held, module, method=None, seconds=None):
     return Federation.of(module, blobs, held, method or fedquilt.fed_avg(fraction=1.0), 1, client_seconds=seconds)
 
 
 @needs_compiler
-def test_a_long_run_of_a_small_model_is_fused_and_a_short_one_is_not(blobs, unbalanced, monkeypatch):
-    federation = made(blobs, unbalanced, nn.Linear(8, 3))  # 24 steps a round
-    for cached in (True, False):
-        monkeypatch.setattr(build, "compiled_before", lambda name, cached=cached: cached)
-        assert chosen(auto(), federation, 208)[0].compute == "eager"
-        assert chosen(auto(), federation, 209)[0].compute == "fused"
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_stack_of_linear_layers_is_fused_however_short_the_run(blobs, unbalanced, monkeypatch, cached):
+    monkeypatch.setattr(build, "compiled_before", lambda name: cached)
+    federation = made(blobs, unbalanced, nn.Linear(8, 3))
+    assert chosen(auto(), federation, 1)[0] == chosen(auto(), federation, 10**6)[0]
+    assert chosen(auto(), federation, 1)[0].compute == "fused"
+
+
+def test_a_run_is_eager_where_kernels_cannot_be_had(blobs, unbalanced, monkeypatch):
+    monkeypatch.setattr(build, "trouble", lambda *names: "no C++ compiler")
+    engine, why = chosen(auto(), made(blobs, unbalanced, nn.Linear(8, 3)), 10)
+    assert (engine.compute, why) == ("eager", "no C++ compiler")
 
 
 @needs_compiler
@@ -78,8 +89,6 @@ def test_what_cannot_be_fused_is_said(blobs, unbalanced, smooth):
 
 @needs_compiler
 def test_it_is_shown_and_written_and_not_chosen_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(compiling, "WORTH_KERNELS", 0.0)
-    build.library(KERNEL)
     watcher = Stages()
     ended = fedquilt.run(TABLES, out=tmp_path / "run", watcher=watcher)
     said = [text for text in watcher.said if text.startswith("engine: ")]
@@ -88,7 +97,7 @@ def test_it_is_shown_and_written_and_not_chosen_again(tmp_path, monkeypatch):
     written = tomllib.loads((ended.folder / "spec.toml").read_text())["engine"]
     assert (written["name"], written["compute"]) == ("vectorised" if "block" in written else "processes", "fused")
     assert written["workers"] == min(cores(), 10)
-    monkeypatch.setattr(compiling, "WORTH_KERNELS", 10.0**9)
+    monkeypatch.setattr(Execution, "decided", eagerly)
     more = fedquilt.resume(tmp_path / "run", rounds=5, watcher=(again := Stages()))
     assert not any(text.startswith("engine: ") for text in again.said)
     assert tomllib.loads((ended.folder / "spec.toml").read_text())["engine"] == written
@@ -105,11 +114,9 @@ def test_a_run_from_python_keeps_it_too(blobs, unbalanced, tmp_path, monkeypatch
     def go(rounds, out, **options):
         return fedquilt.train(module, blobs, unbalanced, method, rounds, out=tmp_path / out, **options)
 
-    monkeypatch.setattr(compiling, "WORTH_KERNELS", 0.0)
-    build.library(KERNEL)
     go(2, "run", watcher=(watcher := Stages()))
     assert sum(text.startswith("engine: ") for text in watcher.said) == 1
-    monkeypatch.setattr(compiling, "WORTH_KERNELS", 10.0**9)
+    monkeypatch.setattr(Execution, "decided", eagerly)
     assert go(4, "run").digest == go(4, "whole", engine=fedquilt.inline("fused")).digest
 
 

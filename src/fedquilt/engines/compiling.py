@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from fedquilt.base.cache_folder import private_folder
 from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.base.rng import generator
 from fedquilt.compute.kernels import compiler
-from fedquilt.compute.kernels.stack import KERNEL
 from fedquilt.round.block import unmappable
 from fedquilt.round.federation import Federation
 from fedquilt.round.server import Server
@@ -32,15 +30,6 @@ SECONDS_A_STEP = 2e-4
 
 WORTH = 60.0
 """Seconds that a run must save for compiling, which takes some itself, to be chosen."""
-
-BY_KERNELS = 6e-3
-"""What kernels save of a step, about: measured on an LSTM for characters and small CNNs. They are compiled in seconds."""
-
-WORTH_KERNELS = 1.0
-"""Seconds that a run must save for kernels to be chosen. Compiling them takes one or two, once per machine, or none.
-
-Whether they were compiled before does not count: the same spec would give other bits the second time.
-"""
 
 SHAPES = 1024
 """Shapes that may be compiled in one process."""
@@ -95,16 +84,6 @@ def pays(view: Federation | Server, rounds: int) -> bool:
     if planned_steps(view, rounds) * SECONDS_A_STEP <= WORTH:
         return False
     return trouble() is None
-
-
-def kernels_pay(names: Sequence[str], view: Federation | Server, rounds: int) -> bool:
-    """Say whether kernels are worth their time: those for a model's layers, or the one for stacks of linear layers.
-
-    They are if what the planned steps save, 6 ms each with kernels for layers and 0.2 ms with that for stacks, adds up to
-    more than 1 s.
-    """
-    saved = planned_steps(view, rounds) * (SECONDS_A_STEP if KERNEL in names else BY_KERNELS)
-    return saved > WORTH_KERNELS
 
 
 def planned_steps(view: Federation | Server, rounds: int) -> float:

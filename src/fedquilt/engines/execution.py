@@ -17,7 +17,7 @@ from fedquilt.base.errors import FedquiltError, SpecError, reason_of
 from fedquilt.compute.device import CPU, Placement, require
 from fedquilt.compute.kernels import build
 from fedquilt.compute.kernels.stack import KERNEL
-from fedquilt.engines.compiling import keep_apart, kernels_pay, pays, trouble
+from fedquilt.engines.compiling import keep_apart, pays, trouble
 from fedquilt.round.block import BlockProgram, Program, unmappable
 from fedquilt.round.federation import Federation
 from fedquilt.round.fused import FusedProgram, unfusable
@@ -109,8 +109,6 @@ class Execution:
         kernels = (KERNEL,) if unfusable is None else self._kernels(view)
         if not kernels:
             return "compiled" if pays(view, rounds) else "eager", f"not fused: {unfusable}"
-        if not kernels_pay(kernels, view, rounds):
-            return "eager", "the run is too short for compiling to pay"
         if not all(map(build.compiled_before, kernels)):
             say("compiling a kernel, once for this machine: some seconds")
         trouble = build.trouble(*kernels)

@@ -16,6 +16,7 @@ from fedquilt.analysis.diagnosis import diagnose
 from fedquilt.analysis.standing import Standing
 from fedquilt.base import interrupts
 from fedquilt.base.errors import FedquiltError, RunError
+from fedquilt.engines.executing import Executing
 from fedquilt.experiment.contents import ASIDE, number_of
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.export import NAMES, names_of
@@ -114,7 +115,7 @@ def execute(
 def _opened(
     engine: Engine, federation: Federation | Server, watcher: Watcher | None
 ) -> AbstractContextManager[Session]:
-    if isinstance(engine, Settling) and engine.compute == "compiled":
+    if isinstance(engine, Executing) and engine.execution.whole(federation):
         notify(watcher, "stage", "compiling the local steps, which can take a minute the first time")
     # An engine of real sites needs the server's view alone; which of the two it is given, `built` has decided.
     return engine.open(federation)  # type: ignore[arg-type]

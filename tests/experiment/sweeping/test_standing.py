@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import fedquilt
+from fedquilt.engines.execution import Execution
 from fedquilt.experiment.changes import change
-from fedquilt.experiment.sealed import sealed_text
 from fedquilt.experiment.spec import check_spec
 from fedquilt.experiment.sweeping import jobs as jobs_module
 from fedquilt.experiment.sweeping.jobs import jobs_for
@@ -59,16 +59,17 @@ def test_what_decides_the_bits(finished: Path, sets: list[str], kind: str, why: 
     assert (found.kind, found.why) == (kind, why)
 
 
-def test_what_auto_decides_is_decided_again(finished: Path) -> None:
-    """A run that was compiled by request is another one than `auto` would make of so few rounds."""
-    assert standing(finished, spec("engine.compute=auto"), thorough=True).kind == "finished"
-    path = finished / "spec.toml"
-    before = path.read_text()
-    text = before.partition("# check")[0]
-    path.write_text(sealed_text(text.replace('compute = "eager"', 'compute = "compiled"')))
+@pytest.mark.parametrize(
+    ("now", "kind", "why"),
+    [("eager", "finished", ""), ("fused", "other", "[engine] compute was 'eager', and is 'fused' now")],
+)
+def test_what_auto_decides_is_decided_again(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, now: str, kind: str, why: str
+) -> None:
+    """A run that was eager by request is another one where `auto` takes a kernel."""
+    monkeypatch.setattr(Execution, "decided", lambda *given: (now, "so it is here"))
     found = standing(finished, spec("engine.compute=auto"), thorough=True)
-    path.write_text(before)
-    assert (found.kind, found.why) == ("other", "[engine] compute was 'compiled', and is 'eager' now")
+    assert (found.kind, found.why) == (kind, why)
 
 
 def test_nothing_is_there(tmp_path: Path) -> None:
