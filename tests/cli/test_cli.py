@@ -367,7 +367,6 @@ def test_sweep_and_check(command: Command) -> None:
     assert re.search(r"│ 100 +│ +[\d.]+ ± [\d.]+ │", answer.out)
     assert "lr=0.5" in answer.out
     assert "Mean ± sample standard deviation over 2 repeats (run.seed).\n" in answer.out
-    assert "Chosen: method.lr=0.5.\n" in answer.out
     assert answer.err.startswith("warning: The best value is at the edge of those tried: 0.1 (method.lr=0.5)")
     assert answer.out.endswith("Trials: runs/grid\nPage: fedquilt report runs/grid\n")
     again = command("sweep", "grid.toml", "--set", "method.fraction=1.0")

@@ -59,6 +59,17 @@ def test_markdown() -> None:
     assert "underlined: not significantly worse than it (paired t-test, 95%)." in text
 
 
+def test_markdown_names_tuned_values() -> None:
+    experiment, cells = wei()
+    first, *others = cells
+    tuned = replace(first, chosen={"method.lr": 0.1, "method.server_momentum": 0.9})
+    text = table_of(experiment, [tuned, *others]).to_markdown()
+    assert "| digits | 83.89 ± 1.76<br><small>lr=0.1,server\\_momentum=0.9</small> | 84.29 ± 0.06 |" in text
+    assert text.count("<small>") == 1
+    missing = replace(tuned, value=None)
+    assert "<small>" not in table_of(experiment, [missing, *others]).to_markdown()
+
+
 def test_a_small_difference_has_the_digits_of_its_value() -> None:
     experiment, cells = wei()
     first = next(cell for cell in cells if cell.published is not None)

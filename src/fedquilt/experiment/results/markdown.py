@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedquilt.experiment.design.keys import short_label
 from fedquilt.experiment.results.cells import Cell
 from fedquilt.experiment.results.table import ResultTable, heading
 from fedquilt.experiment.results.written import difference, ours, published
@@ -30,6 +31,8 @@ def _words(cell: Cell | None, compares: bool) -> list[str]:
         return [""] * (3 if compares else 1)
     text = ours(cell)
     text = f"**{text}**" if cell.best else f"<u>{text}</u>" if cell.marked else text
+    if cell.chosen and cell.value is not None:
+        text += f"<br><small>{_plain(short_label(cell.chosen))}</small>"
     return [text, *([published(cell.published, cell.metric), difference(cell)] if compares else [])]
 
 

@@ -168,7 +168,6 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
         notes.append(f"Ours at the scale {experiment.scale}.")
     if experiment.tuning is not None and (names := experiment.blueprint.tuned_keys()):
         notes.append(f"{_tuned(experiment.tuning)}: {', '.join(names)}.")
-        notes += _chosen(cells)
     if any(cell.marked for cell in cells) and experiment.significance is not None:
         rule = experiment.significance
         test = "paired t-test" if rule.test == "paired" else "Welch's t-test"
@@ -205,18 +204,6 @@ def _tuned(tuning: Tuning) -> str:
     if tuning.by == "test":
         return "Tuned on the test set"
     return "Tuned on validation examples held out from clients' training data"
-
-
-def _chosen(cells: Sequence[Cell]) -> list[str]:
-    """Say which tuned values cells were found with."""
-    found: dict[str, list[str]] = {}
-    for cell in cells:
-        if cell.value is not None and cell.chosen:
-            found.setdefault(label(cell.chosen), []).append(", ".join(cell.key))
-    if len(found) == 1:
-        return [f"Chosen: {values}." for values in found]
-    chosen = [f"{values} for {'; '.join(keys)}" for values, keys in found.items()]
-    return [f"Chosen: {' – '.join(chosen)}."] if chosen else []
 
 
 def _ratio_note(experiment: Experiment) -> str:
