@@ -132,6 +132,32 @@ def test_kept_metrics_give_the_cells_of_the_runs(kept: Any, tmp_path: Path) -> N
     assert kept.earlier_lines(changed, path) == {}
 
 
+@pytest.mark.parametrize("name", ["best", "last"])
+def test_little_is_kept_of_values_that_were_not_chosen(kept: Any, tmp_path: Path, name: str) -> None:
+    tables = {
+        "run": {"rounds": 12, "validation": 0.2},
+        "data": {"name": "digits"},
+        "partition": {"name": "shards", "clients": 10},
+        "model": {"name": "softmax_regression"},
+        "method": {"name": "fed_avg", "fraction": 0.5},
+        "engine": {"name": "inline"},
+        "tune": {"by": "validation", "method.lr": [0.01, 0.1, 0.3]},
+        "metric": {"name": name},
+    }
+    read = experiment(tables)
+    for trial in read.trials:
+        fq.run(trial.spec, out=tmp_path / "sweep" / trial.name)
+    path = tmp_path / "kept.jsonl"
+    path.write_text("".join(kept.kept_lines(read, tmp_path / "sweep")), encoding="utf-8")
+    (kept_cell,), (cell,) = cells_from(read, kept.read_kept(read, path)), cells_of(read, tmp_path / "sweep")
+    assert (kept_cell.chosen, kept_cell.value) == (cell.chosen, cell.value)
+    rows = {trial: len(line["rows"]) for trial, line in kept.read_lines(path).items()}
+    (shown,) = [trial.name for trial in cell.trials]
+    assert rows.pop(shown) == 12
+    assert len(rows) == 2
+    assert all(1 <= count <= 3 for count in rows.values())
+
+
 def test_wei_2022_runs_with_the_values_that_were_chosen(results: Any) -> None:
     folder = EXPERIMENTS / "wei-2022"
     (features,) = results.measured(folder / "features.toml")

@@ -5,9 +5,10 @@
 writes `experiments/<paper>/results/<file>.jsonl`, or `<file>.<scale>.jsonl` for another scale than the full one. A line has
 the trial's name, how it ended, the digests of its model and of its settings, the commit and the machine, the EMD of its
 clients, and its metrics: every evaluation, with what was spent since the one before; of a trial that was given up, the last
-one. Lines of trials that the folder does not have stay, if the file still has their settings: parts of an experiment may be
-run apart. Figures of trained models are kept as their numbers, in `<file>.figures.json`, and as drawings: SVG, or PNG where
-they have thousands of points.
+one; of tuned values that were not chosen by their best or last accuracy, the best evaluation and the last. Lines of trials
+that the folder does not have stay, if the file still has their settings: parts of an experiment may be run apart. Figures
+of trained models are kept as their numbers, in `<file>.figures.json`, and as drawings: SVG, or PNG where they have
+thousands of points.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from fedquilt.experiment.design.experiment import experiment as read_experiment
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.report import report
+from fedquilt.experiment.results.cells import cells_from
 from fedquilt.experiment.results.figures import figures_of
 from fedquilt.experiment.results.outcome import GIVEN_UP, Outcome, outcome_of
 from fedquilt.experiment.results.race import overtaken
@@ -67,14 +69,20 @@ def settings_of_all(experiment: Experiment) -> str:
 
 def kept_lines(experiment: Experiment, folder: Path) -> Iterator[str]:
     """Write the trials of a sweep that have ended, a line each."""
-    for outcome in overtaken(experiment, [outcome_of(trial, folder) for trial in trials_of(experiment, folder)]):
+    outcomes = overtaken(experiment, [outcome_of(trial, folder) for trial in trials_of(experiment, folder)])
+    shown = {trial.name for cell in cells_from(experiment, outcomes) for trial in cell.trials}
+    by_one = all(metric.name in {"best", "last"} and metric.of == "accuracy" for metric in experiment.metrics)
+    for outcome in outcomes:
         if outcome.ended and len(outcome.history):
-            yield json.dumps(_line(outcome, RunFolder(outcome.folder).read()), ensure_ascii=False) + "\n"
+            lost = by_one and bool(outcome.trial.tuned) and outcome.trial.name not in shown
+            line = _line(outcome, RunFolder(outcome.folder).read(), lost)
+            yield json.dumps(line, ensure_ascii=False) + "\n"
 
 
-def _line(outcome: Outcome, found: Contents) -> dict[str, Any]:
+def _line(outcome: Outcome, found: Contents, lost: bool) -> dict[str, Any]:
     environment = found.environment or {}
     final = outcome.state != GIVEN_UP  # where such a one was stopped, chance decides
+    rounds = _evaluated(outcome.history, lost) if final else set()
     return {
         "trial": outcome.trial.name,
         "state": outcome.state,
@@ -87,12 +95,27 @@ def _line(outcome: Outcome, found: Contents) -> dict[str, Any]:
         "processor": environment.get("processor"),
         "instruction_set": environment.get("instruction_set"),
         "emd": None if found.holdings is None else found.holdings.emd,
-        **_columns(outcome.history, whole=final),
+        **_columns(outcome.history, rounds | {outcome.history.last}),
     }
 
 
-def _columns(history: History, whole: bool) -> dict[str, Any]:
-    """Return the evaluations of a run as columns and rows, or the last one alone; counts are those since the row before.
+def _evaluated(history: History, lost: bool) -> set[int]:
+    """Return the rounds after which a run was evaluated; of one that lost, those with the best accuracies."""
+    if not lost:
+        return {record["round"] for record in history if _values(record)}
+    best = set()
+    for key in ("accuracy", "validation_accuracy"):
+        known = [record for record in history if record.get(key) is not None]
+        best |= {max(known, key=lambda record: record[key])["round"]} if known else set()
+    return best
+
+
+def _values(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: record[key] for key in MAIN if key != "local_loss" and record.get(key) is not None}
+
+
+def _columns(history: History, rounds: set[int]) -> dict[str, Any]:
+    """Return some rounds of a run as columns and rows; counts are those since the row before.
 
     Values are kept to the last digit: rounded, they could decide a tie of tuned values otherwise.
     """
@@ -101,10 +124,9 @@ def _columns(history: History, whole: bool) -> dict[str, Any]:
     for record in history:
         for key in COUNTS:
             spent[key] += record.get(key) or 0
-        values = {key: record[key] for key in MAIN if key != "local_loss" and record.get(key) is not None}
-        if (values and whole) or record["round"] == history.last:
+        if record["round"] in rounds:
             counted = {key: round(value, 3) for key, value in spent.items()}
-            rows.append({"round": record["round"], **values, **(record.get("metrics") or {}), **counted})
+            rows.append({"round": record["round"], **_values(record), **(record.get("metrics") or {}), **counted})
             spent = dict.fromkeys(COUNTS, 0)
     columns = list(dict.fromkeys(key for row in rows for key in row))
     return {"columns": columns, "rows": [[row.get(key) for key in columns] for row in rows]}
