@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import sys
 import tomllib
 from functools import partial
@@ -13,8 +14,11 @@ from typing import Any
 import pytest
 
 import fedquilt as fq
+from fedquilt.analysis.curves import History
 from fedquilt.experiment.design.experiment import experiment
 from fedquilt.experiment.results.cells import cells_from, cells_of
+from fedquilt.experiment.results.measured import measure
+from fedquilt.experiment.results.outcome import outcome_of
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
@@ -151,11 +155,28 @@ def test_little_is_kept_of_values_that_were_not_chosen(kept: Any, tmp_path: Path
     path.write_text("".join(kept.kept_lines(read, tmp_path / "sweep")), encoding="utf-8")
     (kept_cell,), (cell,) = cells_from(read, kept.read_kept(read, path)), cells_of(read, tmp_path / "sweep")
     assert (kept_cell.chosen, kept_cell.value) == (cell.chosen, cell.value)
-    rows = {trial: len(line["rows"]) for trial, line in kept.read_lines(path).items()}
-    (shown,) = [trial.name for trial in cell.trials]
-    assert rows.pop(shown) == 12
-    assert len(rows) == 2
-    assert all(1 <= count <= 3 for count in rows.values())
+    lines, (shown,) = kept.read_lines(path), [trial.name for trial in cell.trials]
+    assert {trial for trial, line in lines.items() if not line["reduced"]} == {shown}
+    assert len(lines[shown]["rows"]) == 12
+    assert all(1 <= len(line["rows"]) <= 3 for line in lines.values() if line["reduced"])
+    for outcome in kept.read_kept(read, path):
+        run = outcome_of(outcome.trial, tmp_path / "sweep").history
+        for split in ("test", "validation"):
+            assert measure(read.metric, outcome.history, None, split) == measure(read.metric, run, None, split)
+    by_curve = experiment(tables | {"metric": {"name": "mean_of_last", "n": 3}})
+    states = {outcome.trial.name: outcome.state for outcome in kept.read_kept(by_curve, path)}
+    assert {trial for trial, state in states.items() if state == "finished"} == {shown}
+    whole = list(kept.kept_lines(by_curve, tmp_path / "sweep"))
+    assert [len(json.loads(line)["rows"]) for line in whole] == [12, 12, 12]
+    shutil.rmtree(tmp_path / "sweep" / next(trial for trial in lines if trial != shown))
+    assert [json.loads(line)["reduced"] for line in kept.kept_lines(read, tmp_path / "sweep")] == [False, False]
+
+
+def test_the_best_evaluation_is_kept_wherever_it_is(kept: Any) -> None:
+    rows = [(1, 0.5, 0.6), (2, 0.9, 0.7), (3, 0.8, 0.8), (4, 0.7, 0.1)]
+    history = History([{"round": at, "accuracy": test, "validation_accuracy": held} for at, test, held in rows])
+    assert kept._evaluated(history, lost=True) == {2, 3}
+    assert kept._evaluated(history, lost=False) == {1, 2, 3, 4}
 
 
 def test_wei_2022_runs_with_the_values_that_were_chosen(results: Any) -> None:

@@ -5,10 +5,10 @@
 writes `experiments/<paper>/results/<file>.jsonl`, or `<file>.<scale>.jsonl` for another scale than the full one. A line has
 the trial's name, how it ended, the digests of its model and of its settings, the commit and the machine, the EMD of its
 clients, and its metrics: every evaluation, with what was spent since the one before; of a trial that was given up, the last
-one; of tuned values that were not chosen by their best or last accuracy, the best evaluation and the last. Lines of trials
-that the folder does not have stay, if the file still has their settings: parts of an experiment may be run apart. Figures
-of trained models are kept as their numbers, in `<file>.figures.json`, and as drawings: SVG, or PNG where they have
-thousands of points.
+one. Where tuned values are chosen by their best or last accuracy, lines of values that were not chosen, and of folds, are
+reduced to the best evaluation and the last, once all of a cell has ended. Lines of trials that the folder does not have
+stay, if the file still has their settings: parts of an experiment may be run apart. Figures of trained models are kept as
+their numbers, in `<file>.figures.json`, and as drawings: SVG, or PNG where they have thousands of points.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +72,18 @@ def kept_lines(experiment: Experiment, folder: Path) -> Iterator[str]:
     """Write the trials of a sweep that have ended, a line each."""
     outcomes = overtaken(experiment, [outcome_of(trial, folder) for trial in trials_of(experiment, folder)])
     shown = {trial.name for cell in cells_from(experiment, outcomes) for trial in cell.trials}
-    by_one = all(metric.name in {"best", "last"} and metric.of == "accuracy" for metric in experiment.metrics)
+    complete = {cell for cell, found in outcomes_by_cell(outcomes).items() if all(outcome.ended for outcome in found)}
     for outcome in outcomes:
         if outcome.ended and len(outcome.history):
-            lost = by_one and bool(outcome.trial.tuned) and outcome.trial.name not in shown
+            trial = outcome.trial
+            lost = bool(trial.tuned) and trial.cell in complete and trial.name not in shown and by_one_round(experiment)
             line = _line(outcome, RunFolder(outcome.folder).read(), lost)
             yield json.dumps(line, ensure_ascii=False) + "\n"
+
+
+def by_one_round(experiment: Experiment) -> bool:
+    """Say whether every cell shows the accuracy of one round, so that little of a curve is enough to choose by it."""
+    return all(metric.name in {"best", "last"} and metric.of == "accuracy" for metric in experiment.metrics)
 
 
 def _line(outcome: Outcome, found: Contents, lost: bool) -> dict[str, Any]:
@@ -95,6 +102,7 @@ def _line(outcome: Outcome, found: Contents, lost: bool) -> dict[str, Any]:
         "processor": environment.get("processor"),
         "instruction_set": environment.get("instruction_set"),
         "emd": None if found.holdings is None else found.holdings.emd,
+        "reduced": lost,
         **_columns(outcome.history, rounds | {outcome.history.last}),
     }
 
@@ -167,19 +175,22 @@ def read_lines(path: Path) -> dict[str, dict[str, Any]]:
 def read_kept(experiment: Experiment, path: Path) -> list[Outcome]:
     """Return the outcome of every trial of an experiment, from what is kept of it alone."""
     lines = read_lines(path)
-    outcomes = [_outcome(trial, lines.get(trial.name)) for trial in experiment.trials]
+    outcome = partial(_outcome, whole=not by_one_round(experiment))
+    outcomes = [outcome(trial, lines.get(trial.name)) for trial in experiment.trials]
     if experiment.tuning is not None and experiment.tuning.folds is not None:
         for cell in list(outcomes_by_cell(outcomes).values()):
-            outcomes += [_outcome(trial, lines.get(trial.name)) for trial in final_trials(experiment, cell)]
+            outcomes += [outcome(trial, lines.get(trial.name)) for trial in final_trials(experiment, cell)]
     return outcomes
 
 
-def _outcome(trial: Trial, line: dict[str, Any] | None) -> Outcome:
+def _outcome(trial: Trial, line: dict[str, Any] | None, whole: bool) -> Outcome:
     where = Path(trial.name)
     if line is None:
         return Outcome(trial, where, "not run", NOTHING, "has not been run")
     if line["settings"] != settings(trial):
         return Outcome(trial, where, "unusable", NOTHING, "was run with other settings than the file has now")
+    if whole and line.get("reduced"):
+        return Outcome(trial, where, "unusable", NOTHING, "only its best and last evaluations are kept")
     records = [_record(dict(zip(line["columns"], row, strict=True))) for row in line["rows"]]
     return Outcome(trial, where, line["state"], History(records), line["problem"])
 

@@ -207,6 +207,13 @@ def test_compiling_is_said(command: Command, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(type(fedquilt.inline()), "open", interrupt)
     answer = command("run", "spec.toml", "--set", "engine.compute=compiled")
     assert "spec: compiling the local steps, which can take a minute the first time\n" in answer.out
+    by_layers = (
+        SPEC.replace("softmax_regression", "mnist_cnn").replace("inputs = 64\n", "").replace("digits", "mnist_5k")
+    )
+    Path("layers.toml").write_text(by_layers)
+    answer = command("run", "layers.toml", "--set", "engine.compute=compiled")
+    assert (answer.code, answer.err) == (130, "")
+    assert "compiling the local steps" not in answer.out
 
 
 def test_show_names_reasons_as_they_are(command: Command) -> None:

@@ -51,7 +51,7 @@ def made(blobs, held, module, method=None, seconds=None):
 @needs_compiler
 @pytest.mark.parametrize("cached", [True, False])
 def test_a_stack_of_linear_layers_is_fused_however_short_the_run(blobs, unbalanced, monkeypatch, cached):
-    monkeypatch.setattr(build, "compiled_before", lambda name: cached)
+    monkeypatch.setattr(build, "to_be_compiled", lambda name: not cached)
     federation = made(blobs, unbalanced, nn.Linear(8, 3))
     assert chosen(auto(), federation, 1)[0] == chosen(auto(), federation, 10**6)[0]
     assert chosen(auto(), federation, 1)[0].compute == "fused"
@@ -104,6 +104,15 @@ def test_it_is_shown_and_written_and_not_chosen_again(tmp_path, monkeypatch):
     alone = fedquilt.run(TABLES, ["run.rounds=5", "engine.name=inline", "engine.compute=fused"], out=tmp_path / "alone")
     assert more.result.digest == alone.result.digest
     assert fedquilt.run(TABLES, ["run.rounds=5"], out=tmp_path / "eager").result.digest != alone.result.digest
+
+
+@needs_compiler
+def test_a_run_that_goes_on_does_not_choose_again_when_asked_to(tmp_path):
+    eager = ["engine.name=inline", "engine.compute=eager"]
+    fedquilt.run(TABLES, eager, out=tmp_path / "run")
+    more = fedquilt.resume(tmp_path / "run", rounds=5, sets=["engine.compute=auto"])
+    assert more.result.digest == fedquilt.run(TABLES, [*eager, "run.rounds=5"], out=tmp_path / "whole").result.digest
+    assert tomllib.loads((tmp_path / "run" / "spec.toml").read_text())["engine"]["compute"] == "eager"
 
 
 @needs_compiler

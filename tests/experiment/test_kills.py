@@ -68,7 +68,6 @@ def test_ctrl_c_saves_says_how_to_resume_and_leaves_no_worker(tmp_path, warm_pro
     assert state["saved_round"] == state["round"] > 5
     rounds = state["round"] + 5
     resumed = fedquilt.resume(tmp_path / "stopped", rounds=rounds)
-    # The folder's spec says which engine a run of so many rounds took: a short one might take another.
     whole = fedquilt.run(tmp_path / "stopped" / "spec.toml", [f"run.rounds={rounds}"], out=tmp_path / "whole")
     assert resumed.result.digest == whole.result.digest
     assert len(resumed.result.history) == rounds

@@ -109,7 +109,7 @@ class Execution:
         kernels = (KERNEL,) if unfusable is None else self._kernels(view)
         if not kernels:
             return "compiled" if pays(view, rounds) else "eager", f"not fused: {unfusable}"
-        if not all(map(build.compiled_before, kernels)):
+        if any(map(build.to_be_compiled, kernels)):
             say("compiling a kernel, once for this machine: some seconds")
         trouble = build.trouble(*kernels)
         if trouble is not None:

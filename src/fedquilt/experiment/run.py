@@ -141,6 +141,8 @@ def resume(
         tables = spec.resolved()
         for key, value in names_first([*changed, *([] if rounds is None else [("run.rounds", rounds)])]):
             put(tables, key, value)  # keys that only the engine before takes are left out
+        if tables["engine"].get("compute") == "auto" and found.saved is not None:  # it was decided when the run began
+            tables["engine"]["compute"] = found.tables["engine"].get("compute", "auto")
         spec = check_spec(tables, source=str(folder.spec))
         if rounds is not None and rounds < found.round:
             raise RunError(

@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def found_by(monkeypatch: pytest.MonkeyPatch, flags: frozenset[str]) -> bool:
     monkeypatch.setattr(build, "processor_flags", lambda: flags)
-    return build.compiled_before("stack")
+    return build._installed("stack") is not None
 
 
 @pytest.mark.skipif(not processor_flags() >= MODERN, reason="needs a processor with AVX2 and fused multiply-add")
@@ -56,13 +56,41 @@ def test_an_installed_kernel_is_for_the_processors_that_it_fits(folder: Path, mo
     assert found_by(monkeypatch, MODERN)
     assert not found_by(monkeypatch, MODERN - {"fma"})
     assert found_by(monkeypatch, MODERN | {"avx512f"}), "there is no compiler for one with wider registers"
+    build.installed_library.cache_clear()
+    assert Path(build.library.__wrapped__("stack")._name).parent == folder
+
+
+@pytest.mark.skipif(not processor_flags() >= MODERN, reason="needs a processor with AVX2 and fused multiply-add")
+def test_an_installed_kernel_serves_where_nothing_can_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(build, "processor_flags", lambda: MODERN | {"avx512f"})
+    monkeypatch.setattr(build, "_compiled", full)
+    build.installed_library.cache_clear()
+    assert Path(build.library.__wrapped__("stack")._name).parent == folder
+
+
+def test_what_is_to_be_compiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "processor_flags", lambda: MODERN)
+    assert not build.to_be_compiled("stack")
+    assert not build.to_be_compiled("lstm"), "there is no compiler"
+    monkeypatch.undo()
+    monkeypatch.setattr(build, "processor_flags", lambda: MODERN)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "cache"))
+    build._made_as.cache_clear()
+    assert build.to_be_compiled("lstm")
+    build.library.__wrapped__("lstm")
+    assert not build.to_be_compiled("lstm")
+    build._made_as.cache_clear()
 
 
 def test_where_registers_are_wider_a_compiler_makes_one_that_uses_them(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", os.defpath)
-    assert not found_by(monkeypatch, MODERN | {"avx512f"})
+    monkeypatch.setattr(build, "processor_flags", lambda: MODERN | {"avx512f"})
+    assert build.to_be_compiled("stack")
     loaded = build.library.__wrapped__("stack")
     assert Path(loaded._name).is_relative_to(tmp_path / "cache")
     build._made_as.cache_clear()

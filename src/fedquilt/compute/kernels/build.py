@@ -37,7 +37,7 @@ def library(name: str) -> ctypes.CDLL:
         return ready
     try:
         return _compiled(name)
-    except FedquiltError:
+    except (FedquiltError, OSError):  # no compiler, or no folder to keep it in
         if ready is None:
             raise
         return ready
@@ -63,17 +63,14 @@ def _compiled(name: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(path))
 
 
-def compiled_before(name: str) -> bool:
-    """Say whether a kernel of this folder was compiled before: at installation, or here and with the same compiler.
-
-    >>> compiled_before("nothing of that name")
-    False
-    """
-    ready = _installed(name) is not None
+def to_be_compiled(name: str) -> bool:
+    """Say whether a kernel of this folder is compiled on its next use: it can be, and nothing that serves is there yet."""
+    if _installed(name) is not None and not _wider():
+        return False
     try:
-        return (ready and not _wider()) or _made_as(name)[0].exists()
-    except (FedquiltError, OSError):
-        return ready
+        return not _made_as(name)[0].exists()
+    except (FedquiltError, OSError):  # no compiler
+        return False
 
 
 def _installed(name: str) -> Path | None:

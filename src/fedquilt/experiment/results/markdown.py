@@ -42,9 +42,10 @@ def _line(words: list[str], escaped: int | None = None) -> str:
 
 
 def _plain(text: str) -> str:
-    """Keep text of a user's from being read as Markdown.
+    """Keep text of a user's from being read as Markdown, and in one line.
 
     >>> _plain("a|b *c*")
     'a\\\\|b \\\\*c\\\\*'
     """
+    text = " ".join(text.split())
     return "".join(f"\\{each}" if each in "\\`*_|<>[]#" else each for each in text) if text.strip("-:") else text
