@@ -10,6 +10,7 @@ from torch import nn
 
 import fedquilt
 from fedquilt.base.cores import cores
+from fedquilt.base.errors import RunError
 from fedquilt.compute.kernels import build
 from fedquilt.compute.kernels.stack import KERNEL
 from fedquilt.engines.default import AutoEngine, auto, chosen, in_words
@@ -113,6 +114,18 @@ def test_a_run_that_goes_on_does_not_choose_again_when_asked_to(tmp_path):
     more = fedquilt.resume(tmp_path / "run", rounds=5, sets=["engine.compute=auto"])
     assert more.result.digest == fedquilt.run(TABLES, [*eager, "run.rounds=5"], out=tmp_path / "whole").result.digest
     assert tomllib.loads((tmp_path / "run" / "spec.toml").read_text())["engine"]["compute"] == "eager"
+
+
+@needs_compiler
+def test_a_run_goes_on_as_it_was_computed(tmp_path):
+    begun = fedquilt.run(TABLES, out=tmp_path / "run")
+    spec = (begun.folder / "spec.toml").read_text()
+    for change in ("engine.compute=eager", "engine.precision=bf16"):
+        with pytest.raises(RunError, match=r"its rounds so far were computed fused \(cpu, float32\), and would be "):
+            fedquilt.resume(begun.folder, rounds=5, sets=[change])
+    assert (begun.folder / "spec.toml").read_text() == spec
+    more = fedquilt.resume(begun.folder, rounds=5, sets=["engine.name=inline"])
+    assert more.result.digest == fedquilt.run(TABLES, ["run.rounds=5"], out=tmp_path / "whole").result.digest
 
 
 @needs_compiler

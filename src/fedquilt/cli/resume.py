@@ -21,7 +21,7 @@ def resume(
     run_folder: RunFolderPath,
     rounds: Annotated[int | None, typer.Option(help="Run up to this many rounds instead.")] = None,
     changes: Annotated[
-        list[str], typer.Option("--set", help="Change the engine: --set engine.name=processes. Repeatable.")
+        list[str], typer.Option("--set", help="Change where clients are trained: --set engine.name=inline. Repeatable.")
     ] = [],  # noqa: B006 - Typer copies it
     no_import: NoImport = False,
     from_start: Annotated[

@@ -112,7 +112,8 @@ def resume(
 ) -> Run:
     """Continue a run from its newest intact checkpoint; `rounds` makes it longer.
 
-    `sets` are changes of its engine, such as "engine.name=processes" for a run that was begun on a cluster.
+    `sets` are changes of its engine, such as "engine.name=processes" for a run that was begun on a cluster; those that
+    would change the last bits of its result are refused.
 
     A run all of whose checkpoints are damaged is refused, unless it is to train again `from_start`: what the folder holds
     of the rounds so far is then set aside.
@@ -143,7 +144,9 @@ def resume(
             put(tables, key, value)  # keys that only the engine before takes are left out
         if tables["engine"].get("compute") == "auto" and found.saved is not None:  # it was decided when the run began
             tables["engine"]["compute"] = found.tables["engine"].get("compute", "auto")
-        spec = check_spec(tables, source=str(folder.spec))
+        before, spec = spec, check_spec(tables, source=str(folder.spec))
+        if found.saved is not None:
+            _require_same_bits(folder, before, spec)
         if rounds is not None and rounds < found.round:
             raise RunError(
                 f"{folder.path}: has {found.round} rounds already; set --rounds to a larger number to continue it"
@@ -161,6 +164,19 @@ def resume(
                 require_same(folder, found.saved.about, now)
             folder.begin(spec.to_toml(), environment())
         return _finished(folder, federation, engine, spec, watcher, from_start)
+
+
+def _require_same_bits(folder: RunFolder, before: Spec, now: Spec) -> None:
+    """Refuse an engine that computes otherwise than the one that the run began with."""
+    was, is_now = (part.function(**part.arguments) for part in (before.parts["engine"], now.parts["engine"]))
+    if not isinstance(was, Settling) or not isinstance(is_now, Settling) or was.compute == "auto":
+        return
+    old, new = (f"{engine.compute} ({engine.where})" for engine in (was, is_now))
+    if old != new:
+        raise RunError(
+            f"{folder.path}: its rounds so far were computed {old}, and would be {new} from now on, with other bits than "
+            "a run that is computed in one way; start a new run for that"
+        )
 
 
 def _watched(spec: Spec, watcher: Watcher | None) -> Watchers | None:
