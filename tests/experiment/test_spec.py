@@ -480,3 +480,12 @@ def test_what_stands_in_the_wrong_table_is_told_the_right_one(
     with pytest.raises(SpecError) as caught:
         load_spec(tmp_path / "spec.toml")
     assert message in str(caught.value)
+
+
+def test_changes_hold_for_a_spec_that_was_read(tmp_path: Path) -> None:
+    read = check_spec(changed())
+    ended = fedquilt.run(read, ["run.rounds=1", "method.lr=0.5"], tmp_path / "run", unsets=["method.fraction"])
+    assert len(ended.result.history) == 1
+    written = load_spec(tmp_path / "run" / "spec.toml").parts
+    assert written["method"].arguments["lr"] == 0.5
+    assert (read.parts["method"].arguments["fraction"], written["method"].arguments["fraction"]) == (0.2, None)

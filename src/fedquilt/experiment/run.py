@@ -258,7 +258,7 @@ def _finished(
 
 def _checked(spec: str | Path | Mapping[str, Any] | Spec, sets: Iterable[str], unsets: Iterable[str]) -> Spec:
     if isinstance(spec, Spec):
-        return spec
+        return check_spec(change(spec.resolved(), sets, unsets), spec.source, spec.folder) if sets or unsets else spec
     if isinstance(spec, str | Path):
         return load_spec(spec, sets, unsets)
     return check_spec(change(copy.deepcopy(dict(spec)), sets, unsets))
