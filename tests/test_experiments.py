@@ -16,6 +16,7 @@ import pytest
 import fedquilt as fq
 from fedquilt.analysis.curves import History
 from fedquilt.experiment.design.experiment import experiment
+from fedquilt.experiment.environment import environment
 from fedquilt.experiment.results.cells import cells_from, cells_of
 from fedquilt.experiment.results.measured import measure
 from fedquilt.experiment.results.outcome import outcome_of
@@ -134,6 +135,24 @@ def test_kept_metrics_give_the_cells_of_the_runs(kept: Any, tmp_path: Path) -> N
     assert {outcome.state for outcome in kept.read_kept(changed, path)} == {"unusable"}
     assert list(kept.earlier_lines(read, path)) == [trial.name for trial in read.trials]
     assert kept.earlier_lines(changed, path) == {}
+
+
+def test_kept_trials_run_again_have_the_kept_digests(kept: Any, tmp_path: Path) -> None:
+    again = importlib.import_module("again")
+    benchmark = EXPERIMENTS / "benchmark" / "results" / "synthetic.jsonl"
+    ((fine, said),) = again.compared(benchmark, count=1, longest=1.0, seed=0)
+    assert fine, said
+
+    (tmp_path / "results").mkdir()
+    shutil.copy(EXPERIMENTS / "benchmark" / "synthetic.toml", tmp_path)
+    (line,) = again.drawn(list(kept.read_lines(benchmark).values()), count=1, longest=1.0, seed=0)
+    here = environment()
+    line |= {key: here[key] for key in ("processor", "instruction_set")} | {"torch": here["packages"]["torch"]}
+    other = tmp_path / "results" / "synthetic.jsonl"
+    other.write_text(json.dumps(line | {"model": "0" * 64}), encoding="utf-8")
+    ((fine, said),) = again.compared(other, count=1, longest=1.0, seed=0)
+    assert not fine
+    assert "differs: 000000000000… was kept" in said
 
 
 @pytest.mark.parametrize("name", ["best", "last"])
