@@ -83,7 +83,7 @@ def _curves(experiment: Experiment, outcomes: Sequence[Outcome], cells: Sequence
     for cell in cells:
         repeats = tuple(histories[trial.name] for trial in cell.trials if trial.name in histories)
         if cell.metric.label == metric.label and repeats:
-            line = Line(name_of(experiment, cell.key, without=experiment.columns), repeats)
+            line = Line(name_of(experiment, cell.key, without=experiment.columns), repeats, experiment.monotonic)
             panels.setdefault(name_of(experiment, cell.key, without=down), []).append(line)
     for number, (label, lines) in enumerate(panels.items(), 1):
         lengths = [max(history.last for history in line.repeats) for line in lines]

@@ -251,9 +251,13 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         GRID | {"experiment": {"rows": ["bach"]}},
         "[experiment] rows: there is no axis bach; did you mean 'batch'?",
     ),
+    "monotonic in words": (
+        GRID | {"experiment": {"monotonic": "yes"}},
+        "[experiment] monotonic: must be true or false, got 'yes'",
+    ),
     "an unknown key of the experiment": (
         GRID | {"experiment": {"name": "x"}},
-        "[experiment] name: unknown key; known: caption, columns, rows, source, title",
+        "[experiment] name: unknown key; known: caption, columns, monotonic, rows, source, title",
     ),
     # significance
     "a test of one run": (

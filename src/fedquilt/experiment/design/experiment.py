@@ -2,7 +2,7 @@
 
 It has the tables of a spec, which all its runs share, and beside them tables that say what varies:
 
-    [experiment]    title, source, caption; rows and columns: which axes go where
+    [experiment]    title, source, caption; rows and columns: which axes go where; monotonic: curves of the best so far
     [case.AXIS.NAME]    a named case: tables of the spec that change together
     [grid]          "table.key" = [values]; each key is an axis, and all combinations are run
     [zip.AXIS]      keys whose values change together
@@ -55,6 +55,7 @@ class Experiment:
 
     - `axes`: the cases of each axis; `rows` and `columns`: which axes a table has where. With several metrics, "metric" is
       one of these too, and a cell's key ends with the metric's label.
+    - `monotonic`: learning curves show the best accuracy so far, as McMahan 2017 draws most of them.
     - `trials`: all runs. With cross-validation (`tuning.folds`) these are the folds; the runs with the values that they
       choose follow: `fedquilt.experiment.results.selection.trials_of` returns both.
     - `cells`: the cells whose trials are run, which `--only` may make fewer. Those of a search are not known beforehand.
@@ -66,6 +67,7 @@ class Experiment:
     axes: dict[str, tuple[str, ...]]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
+    monotonic: bool
     cells: tuple[tuple[str, ...], ...]
     trials: tuple[Trial, ...]
     metrics: tuple[CellMetric, ...]
@@ -199,6 +201,7 @@ def _finished(parts: Parts, path: Path | None, tables: Table, scale: str | None,
         axes={axis.name: tuple(axis.cases) for axis in blueprint.axes},
         rows=parts.rows,
         columns=parts.columns,
+        monotonic=about.get("monotonic", False),
         cells=cells,
         trials=list_trials(blueprint, cells),
         metrics=parts.metrics,

@@ -1,4 +1,4 @@
-"""What `[experiment]` says of the table: its title, and which axes go into rows and columns."""
+"""What `[experiment]` says: the title, which axes go into rows and columns, and how learning curves are drawn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedquilt.experiment.design.conditions import axis_number
 from fedquilt.experiment.design.metric import METRIC_AXIS
 from fedquilt.experiment.toml import Table
 
-_KEYS = ("title", "source", "caption", "rows", "columns")
+_KEYS = ("title", "source", "caption", "rows", "columns", "monotonic")
 
 
 def read_about(table: object, source: str) -> Table:
@@ -24,6 +24,9 @@ def read_about(table: object, source: str) -> Table:
         if key in ("rows", "columns"):
             if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
                 raise SpecError(f"{source}: [experiment] {key}: must be a list of axes, got {short(value)}")
+        elif key == "monotonic":
+            if not isinstance(value, bool):
+                raise SpecError(f"{source}: [experiment] {key}: must be true or false, got {short(value)}")
         elif not isinstance(value, str):
             raise SpecError(f"{source}: [experiment] {key}: must be text in quotes, got {short(value)}")
     return table

@@ -43,10 +43,14 @@ KEYS = {OWN: "per_client_accuracy", TRAIN_LOSS: "train_loss"}
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: its name, and the histories of the runs that it is the mean of."""
+    """One curve: its name, and the histories of the runs that it is the mean of.
+
+    With `monotonic`, it shows the best accuracy so far, after any round up to that one.
+    """
 
     name: str
     repeats: tuple[History, ...]
+    monotonic: bool = False
 
 
 def measures_of(histories: Sequence[History]) -> list[str]:
@@ -83,12 +87,20 @@ def points(line: Line, measure: str) -> list[dict[str, Any]]:
     >>> [found] = points(Line("fed_avg", tuple(runs)), "accuracy")
     >>> found["value"], round(found["high"], 2), found["runs"], found["seconds"]
     (50.0, 64.14, 2, 2.0)
+
+    >>> run = History([{"round": n, "accuracy": a, "seconds": 2.0} for n, a in [(1, 0.5), (2, 0.25), (3, 0.75)]])
+    >>> [found["value"] for found in points(Line("fed_avg", (run,), monotonic=True), "accuracy")]
+    [50.0, 50.0, 75.0]
     """
-    factor = 100.0 if measure in (*SHARES, OWN) else 1.0
+    share = measure in (*SHARES, OWN)
+    factor = 100.0 if share else 1.0
     by_round: dict[int, list[tuple[float, dict[str, float | None]]]] = {}
     for history in line.repeats:
         along = _along(history)
-        for round_, value in _values(history, measure):
+        pairs = _values(history, measure)
+        if line.monotonic and share:
+            pairs = list(accumulate(pairs, lambda best, pair: (pair[0], max(best[1], pair[1]))))
+        for round_, value in pairs:
             by_round.setdefault(round_, []).append((factor * value, along[round_]))
     kept = _spread_out(sorted(by_round))
     found = []
@@ -122,6 +134,8 @@ def _chart(lines: Sequence[Line], measure: str, target: float | None, log_rounds
     rows = [row | {"line": names[name]} for name, each in shown.items() for row in each]
     colour, dash, legend = line_scales(list(names.values()), [names[name] for name in same])
     title = title_of(measure) + (" (%)" if share else "")
+    if share and any(line.monotonic for line in lines):
+        title = f"best {title_of(measure)} so far (%)"
     last = max((row["round"] for row in rows), default=1)
     values = [row["value"] for row in rows]
     wide = not share and min(values, default=1.0) > 0 and max(values, default=1.0) > 30 * min(values, default=1.0)

@@ -68,7 +68,7 @@ def part_of_experiment(study: Study) -> Part:
     experiment, cells = study.experiment, study.cells
     table = table_of(experiment, cells)
     groups = _groups(study)
-    figures = run_figures(groups)
+    figures = run_figures(groups, monotonic=experiment.monotonic)
     more = [_skew(study), figure_of_hyper_parameters(experiment, study.outcomes)]
     figures[1:1] = [figure for figure in more if figure is not None]
     by_folder = {str(run.path): run.found for run in study.runs.values() if run.found is not None}
