@@ -33,7 +33,7 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.report import report
 from fedquilt.experiment.results.cells import cells_from
 from fedquilt.experiment.results.figures import figures_of
-from fedquilt.experiment.results.outcome import GIVEN_UP, Outcome, outcome_of
+from fedquilt.experiment.results.outcome import GIVEN_UP, NOT_RUN, Outcome, outcome_of
 from fedquilt.experiment.results.race import overtaken
 from fedquilt.experiment.results.selection import final_trials, outcomes_by_cell, trials_of
 
@@ -186,7 +186,7 @@ def read_kept(experiment: Experiment, path: Path) -> list[Outcome]:
 def _outcome(trial: Trial, line: dict[str, Any] | None, whole: bool) -> Outcome:
     where = Path(trial.name)
     if line is None:
-        return Outcome(trial, where, "not run", NOTHING, "has not been run")
+        return Outcome(trial, where, "not run", NOTHING, NOT_RUN)
     if line["settings"] != settings(trial):
         return Outcome(trial, where, "unusable", NOTHING, "was run with other settings than the file has now")
     if whole and line.get("reduced"):

@@ -149,7 +149,15 @@ def command(file: Path, scale: str) -> str:
 
 def overview(found: dict[Path, list[Measured]]) -> str:
     """List every experiment: what was published, what was measured, at which scale, and by which command."""
-    lines = ["| paper | experiment | published | ours | scale | command |", "|---|---|---|---|---|---|"]
+    scales = [{each.scale for each in results if each.known} for results in found.values()]
+    full, none = sum(kept.FULL in each for each in scales), sum(not each for each in scales)
+    lines = [
+        f"Of {counted(len(found), 'experiment')}, {full} have results at the full scale, {len(found) - full - none} at a "
+        f"smaller one only, and {none} have not been run yet.",
+        "",
+        "| paper | experiment | published | ours | scale | command |",
+        "|---|---|---|---|---|---|",
+    ]
     for file, results in found.items():
         paper, content = file.parent.name, tomllib.loads(file.read_text(encoding="utf-8"))
         about = content["experiment"]
@@ -161,8 +169,8 @@ def overview(found: dict[Path, list[Measured]]) -> str:
             lines.append(f"{start} {each.title} | {theirs} | [{own}]({paper}/README.md) | {run} |")
         if not any(each.known for each in results):
             count = sum(_leaves(each.get("values", each.get("value"))) for each in content.get("published", ()))
-            there = counted(count, "value") if count else ""
-            lines.append(f"{start} {about['title']} | {there} | not run yet | | `{command(file, kept.FULL)}` |")
+            there = f"; {counted(count, 'published value')}" if count else ""
+            lines.append(f"{start} {about['title']} | | not run yet{there} | | `{command(file, kept.FULL)}` |")
     return "\n".join(lines) + "\n"
 
 
@@ -182,7 +190,9 @@ def headline(result: Measured) -> tuple[str, str]:
     cell = (both or result.known)[0]
     unit = unit_of(cell.metric).name
     name = ", ".join(cell.key)
-    return published(cell.published, cell.metric), f"{count}; {name}: {ours(cell)} {unit}"
+    theirs = published(cell.published, cell.metric)
+    theirs += " (full scale)" if theirs and not cell.comparable else ""
+    return theirs, f"{count}; {name}: {ours(cell)} {unit}"
 
 
 def tables(results: dict[Path, list[Measured]]) -> str:

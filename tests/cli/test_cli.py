@@ -112,7 +112,9 @@ def test_longer_run_equals_one_of_that_length(command: Command) -> None:
     command("run", "spec.toml", "--set", "run.rounds=4", "--out", "four")
     answer = command("resume", "two", "--rounds", "4")
     assert answer.code == 0
-    assert answer.out.startswith("two: loading digits\ntwo: continues after round 2, 4 rounds in all\n")
+    assert answer.out.startswith(
+        "two: loading digits\ntwo: engine: inline, eager (as before)\ntwo: continues after round 2, 4 rounds in all\n"
+    )
     assert digest("two") == digest("four")
     assert _curve("two") == _curve("four")
     assert fedquilt.summary("two")["rounds"] == 4

@@ -158,6 +158,8 @@ def resume(
             # It was killed before that was decided.
             spec, engine = _settled(spec, federation, engine, watcher)
             folder.begin(spec.to_toml(), environment())
+        elif isinstance(engine, Chosen):
+            notify(watcher, "stage", f"engine: {in_words(engine, 'as asked' if changed else 'as before')}")
         if rounds is not None or changed or not found.spec_checked:
             if found.saved is not None:  # before the folder is changed
                 now = {"federation": fingerprint(federation), SETTINGS: written(found.tables)}

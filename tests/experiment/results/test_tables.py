@@ -11,15 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from experiment.design.test_design import DIGITS
 from experiment.results.strict_latex import LatexError, check_latex
 from experiment.results.test_cells import ended, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedquilt
+from fedquilt.analysis.curves import History
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.results.cells import Cell, cells_from
 from fedquilt.experiment.results.latex import escaped
+from fedquilt.experiment.results.outcome import NOT_RUN, Outcome
 from fedquilt.experiment.results.table import ResultTable, table_of
 from fedquilt.experiment.results.written import difference
 
@@ -159,12 +163,39 @@ def test_every_ratio_is_explained() -> None:
     as_many = {"name": "rounds_to", "target": 0.6, "baseline": {"metric": "rounds to 50%"}, "ratio": "times"}
     methods = {"method": {"A": {}, "B": {"method": {"epochs": 2}}}}
     both = load(case=methods, metric=[fewer, as_many])
-    assert table_of(both, cells_from(both, [])).notes[-2] == (
+    cells = [replace(cell, ratio=2.0) for cell in cells_from(both, [])]
+    assert table_of(both, cells).notes[-2] == (
         "In parentheses: how many times fewer than for method = A (rounds to 50%); "
         "how many times as many as for rounds to 50% (rounds to 60%)."
     )
     one = load(case=methods, metric=fewer)
-    assert table_of(one, cells_from(one, [])).notes[-2] == "In parentheses: how many times fewer than for method = A."
+    cells = [replace(cell, ratio=2.0) for cell in cells_from(one, [])]
+    assert table_of(one, cells).notes[-2] == "In parentheses: how many times fewer than for method = A."
+    assert not any("In parentheses" in note for note in table_of(one, cells_from(one, [])).notes)
+
+
+def test_values_of_another_scale_are_not_compared() -> None:
+    tables = {
+        "grid": {"method.lr": [0.1, 0.5, 0.9]},
+        "published": [{"source": "T", "cell": {"lr": 0.1}, "value": 0.9}],
+        "scale": {"small": {"run": {"rounds": 1}}},
+    }
+    for scale, difference_of, note in [
+        (None, "−40.00", None),
+        ("small", "", "Ours at the scale small; published values are of the full scale, and no difference is shown."),
+    ]:
+        read = fedquilt.experiment(DIGITS | tables, scale=scale)
+        first, second, third = read.trials
+        failed = Outcome(third, Path(), "failed", History([]), "no data")
+        waiting = Outcome(second, Path(), "not run", History([]), NOT_RUN)
+        table = table_of(read, cells_from(read, [ended(first, [0.5]), waiting, failed]))
+        lines = table.to_markdown().splitlines()
+        assert [line for line in lines if line.startswith("| 0.")] == [
+            f"| 0.1 | 50.00 | 90 | {difference_of} |",
+            "| 0.5 | not run |  |  |",
+            "| 0.9 | – |  |  |",
+        ]
+        assert note is None or note in table.notes
 
 
 def test_a_table_of_one_cell_says_what_is_missing() -> None:

@@ -13,11 +13,14 @@ from fedquilt.base.text import counted
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.metric import CellMetric
 from fedquilt.experiment.design.published import PublishedValue
+from fedquilt.experiment.design.scale import FULL
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.results.measured import Measured, measure
-from fedquilt.experiment.results.outcome import Outcome, outcome_of
+from fedquilt.experiment.results.outcome import NOT_RUN, Outcome, outcome_of
 from fedquilt.experiment.results.race import overtaken
 from fedquilt.experiment.results.selection import Choice, choose, outcomes_by_cell, trials_of
+
+LEFT_OUT = "was left out with --only"
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class Cell:
     - `best`, `marked`: whether it is the best of those it is compared with, and whether it is not significantly worse;
       `p`: of the test against the best.
     - `ratio`: to the metric's baseline cell.
-    - `published`, `also_published`: the first published value, and those of other sources.
+    - `published`, `also_published`: the first published value, and those of other sources; `comparable`: whether ours is
+      of the same scale.
     - `trials`: whose runs it shows, one a repeat; `problem`: why there is no value, or not a final one.
     """
 
@@ -53,11 +57,17 @@ class Cell:
     also_published: tuple[PublishedValue, ...]
     trials: tuple[Trial, ...]
     problem: str | None
+    comparable: bool = True
+
+    @property
+    def run(self) -> bool:
+        """Whether any of its trials has been run."""
+        return self.problem not in (NOT_RUN, LEFT_OUT)
 
     @property
     def difference(self) -> float | None:
-        """Ours less the published value, where both are known."""
-        known = self.published is not None and not self.published.beyond and not self.beyond
+        """Ours less the published value, where both are known, and of the same scale."""
+        known = self.comparable and self.published is not None and not self.published.beyond and not self.beyond
         theirs = self.published.value if known and self.published is not None else None
         return None if theirs is None or self.value is None else self.value - theirs
 
@@ -115,7 +125,7 @@ def _cell(
     theirs = tuple(each for each in experiment.published if each.key == key)
     empty = Cell(
         key, metric, None, None, (), False, {}, {}, (), False, False, None, None,
-        theirs[0] if theirs else None, theirs[1:], (), "was left out with --only",
+        theirs[0] if theirs else None, theirs[1:], (), LEFT_OUT, experiment.scale in (None, FULL),
     )  # fmt: skip
     outcomes = by_cell.get(cell, ())
     if not outcomes:

@@ -26,6 +26,7 @@ from fedquilt.experiment.design.figures import FigureRequest, ModelOf
 from fedquilt.experiment.export import stored
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.results.cells import Cell, cells_of
+from fedquilt.experiment.results.outcome import NOT_RUN
 from fedquilt.experiment.storage import storing
 from fedquilt.round.federation import Federation
 
@@ -63,7 +64,7 @@ def figures_of(experiment: Experiment, folder: str | Path) -> list[FigureData]:
 
 def _run(cell: Cell, model: ModelOf, folder: Path) -> RunFolder:
     if not cell.trials or cell.problem is not None:
-        raise RunError(f"{', '.join(model.cell)}: {cell.problem or 'has not been run'}")
+        raise RunError(f"{', '.join(model.cell)}: {cell.problem or NOT_RUN}")
     return RunFolder(folder / cell.trials[0].name)
 
 

@@ -15,6 +15,7 @@ from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.spec import check_spec
 from fedquilt.experiment.summary import summarise
 
+NOT_RUN = "has not been run"
 GIVEN_UP = "given up"
 """The state of a trial that needs no end: others of its cell are better, whatever it does (see `race`)."""
 
@@ -46,7 +47,7 @@ def outcome_of(trial: Trial, folder: Path) -> Outcome:
     if not run.spec.exists() and (why := run.failure()) is not None:
         return Outcome(trial, run.path, "failed", nothing, f"failed: {why}")
     if not run.spec.exists():
-        return Outcome(trial, run.path, "not run", nothing, "has not been run")
+        return Outcome(trial, run.path, "not run", nothing, NOT_RUN)
     try:
         found = run.read()
         about = summarise(run, found)

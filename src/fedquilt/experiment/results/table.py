@@ -165,7 +165,9 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
     if further:
         notes.append(f"Also published: {'; '.join(further)}.")
     if experiment.scale not in (None, FULL):
-        notes.append(f"Ours at the scale {experiment.scale}.")
+        apart = any(cell.published is not None for cell in cells)
+        theirs = "; published values are of the full scale, and no difference is shown" if apart else ""
+        notes.append(f"Ours at the scale {experiment.scale}{theirs}.")
     if experiment.tuning is not None and (names := experiment.blueprint.tuned_keys()):
         notes.append(f"{_tuned(experiment.tuning)}: {', '.join(names)}.")
     if any(cell.marked for cell in cells) and experiment.significance is not None:
@@ -176,7 +178,7 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
             f"Bold: the best across {' and '.join(rule.across)}; underlined: not significantly worse than it "
             f"({sided}{test}, {100 * rule.level:g}%)."
         )
-    if any(cell.metric.baseline for cell in cells):
+    if any(cell.ratio is not None for cell in cells):
         notes.append(_ratio_note(experiment))
     edges = [
         f"{', '.join(cell.key)} ({found})" if cell.key else found

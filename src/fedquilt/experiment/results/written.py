@@ -13,6 +13,7 @@ _SHARES = frozenset(
     {*SHARES, "validation_accuracy", "per_client_accuracy", "per_client_accuracy_worst_tenth", "conflict_rate"}
 )
 MISSING = "–"
+NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def unit_of(metric: CellMetric) -> Unit:
 def ours(cell: Cell) -> str:
     """Write our value of a cell with its spread, "> t" where a target was not reached, and the ratio to its baseline."""
     if cell.value is None:
-        return MISSING
+        return MISSING if cell.run else NOT_RUN
     unit = unit_of(cell.metric)
     if cell.beyond:
         return f"> {unit.factor * cell.value:,.10g}"
