@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedquilt.compute.layout import ModelState
-from fedquilt.round.evaluation import SplitName, chunks, combine
+from fedquilt.round.evaluation import SplitName
 from fedquilt.round.federation import Federation
 
 FIRST, LAST, POINTS = -0.2, 1.2, 50
@@ -64,7 +64,5 @@ def interpolate(
 
 
 def _evaluated(federation: Federation, model: ModelState, split: SplitName) -> tuple[float, float | None]:
-    evaluator = federation.evaluator
-    parts = [evaluator.evaluate(model, split, rows) for rows in chunks(len(evaluator.split(split)))]
-    found = combine(parts, federation.metrics)
+    found = federation.evaluator.evaluate_all(model, split)
     return found.loss, found.accuracy

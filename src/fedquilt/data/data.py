@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -138,6 +139,16 @@ class Data:
         if self.class_names is not None and len(self.class_names) != self.classes:
             raise DataError(f"{self.name}: has {self.classes} classes, but {len(self.class_names)} names for them")
         require_countable(self.name, self.classes)
+
+    @property
+    def predictions(self) -> int:
+        """How many predictions are made for an example: one, or one for every place of a text.
+
+        >>> split = Split(torch.zeros(3, 80), torch.zeros(3, 80))
+        >>> Data("texts", split, split, classes=2).predictions
+        80
+        """
+        return math.prod(self.test.y.shape[1:])
 
     def inputs(self, split: Split, rows: Tensor | range, rng: np.random.Generator | None = None) -> Tensor:
         """Return some rows of a split as the model takes them: augmented if there is a generator, else prepared.

@@ -98,7 +98,7 @@ class ScheduledSession:
 
     def evaluate(self, model: ModelState, split: SplitName) -> Pending[Evaluation]:
         """Begin to evaluate the chunks of a split."""
-        rows = chunks(self.server.split_size(split))
+        rows = chunks(self.server.split_size(split), self.server.data.predictions)
         if self.evaluates_here:
             found = self.server.evaluator.evaluate_all(model, split)
             return lambda: found

@@ -28,6 +28,12 @@ SplitName = Literal["train", "test", "validation"]
 CHUNK = 1000
 """Examples evaluated at a time. Fixed: a matrix product's last bits may depend on its number of rows."""
 
+PREDICTIONS = 8000
+"""Predictions made at a time, where an example has many, such as a text: more would not fit into caches."""
+
+LEAST = 50
+"""Examples evaluated at a time, at least: of fewer, calls would take the time."""
+
 
 ACCURACY = "accuracy"
 """The metric that a run is judged by, where it is measured."""
@@ -53,13 +59,16 @@ class Evaluation(NamedTuple):
     metrics: dict[str, float]
 
 
-def chunks(examples: int) -> list[tuple[int, int]]:
-    """Cut a split into ranges of rows, the last one smaller.
+def chunks(examples: int, predictions: int = 1) -> list[tuple[int, int]]:
+    """Cut a split into ranges of rows, the last one smaller; `predictions` is how many each example has.
 
     >>> chunks(2500)
     [(0, 1000), (1000, 2000), (2000, 2500)]
+    >>> chunks(250, predictions=80)
+    [(0, 100), (100, 200), (200, 250)]
     """
-    return [(first, min(first + CHUNK, examples)) for first in range(0, examples, CHUNK)]
+    size = min(CHUNK, max(PREDICTIONS // max(predictions, 1), LEAST))
+    return [(first, min(first + size, examples)) for first in range(0, examples, size)]
 
 
 @torch.no_grad()
@@ -124,7 +133,7 @@ class Evaluator:
 
     def evaluate_all(self, model: ModelState, split: SplitName) -> Evaluation:
         """Evaluate a model on a whole split, chunk by chunk."""
-        rows = chunks(len(self.split(split)))
+        rows = chunks(len(self.split(split)), self.data.predictions)
         try:
             return combine([self.evaluate(model, split, part) for part in rows], self.metrics)
         except Exception as error:

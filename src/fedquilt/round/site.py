@@ -221,7 +221,7 @@ class Site:
         model = personal_model(self.algorithm, context, self._data_of(context.client))
         rows = self.tests.held.client(context.client)
         with torch_seeded(self.seed, "evaluate own", context.client):
-            cut = [rows[first:last] for first, last in chunks(len(rows))]
+            cut = [rows[first:last] for first, last in chunks(len(rows), self.data.predictions)]
             return added([self.evaluator.count(model, self.tests.split, part) for part in cut])
 
     def context(self, state: ServerState, round_: int, client: int, slot: int, client_state: State | None) -> Context:
