@@ -48,6 +48,8 @@ def test_an_installed_kernel_needs_no_compiler(folder: Path, monkeypatch: pytest
     build.installed_library.cache_clear()
     loaded = build.library.__wrapped__("stack")
     assert Path(loaded._name).parent == folder
+    compiler.installed("lstm").unlink()
+    build.installed_library.cache_clear()
     with pytest.raises(FedquiltError, match=r"no C\+\+ compiler was found"):
         build.library.__wrapped__("lstm")
 
@@ -74,9 +76,10 @@ def test_an_installed_kernel_serves_where_nothing_can_be_kept(folder: Path, monk
 def test_what_is_to_be_compiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "processor_flags", lambda: MODERN)
     assert not build.to_be_compiled("stack")
+    compiler.installed("lstm").unlink()
+    build.installed_library.cache_clear()
     assert not build.to_be_compiled("lstm"), "there is no compiler"
-    monkeypatch.undo()
-    monkeypatch.setattr(build, "processor_flags", lambda: MODERN)
+    monkeypatch.setenv("PATH", os.defpath)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "cache"))
     build._made_as.cache_clear()
     assert build.to_be_compiled("lstm")

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedquilt.compute.kernels import build, compiler, convolution, layers, max_pool, rectified, stack
+from fedquilt.compute.kernels import build, compiler, convolution, group_norm, layers, lstm, max_pool, rectified, stack
 from fedquilt.models import local_response_norm
 from fedquilt.models.local_response_norm import LocalResponseNorm
 from fedquilt.models.resnet20_fixup import FixupBlock
@@ -68,6 +68,9 @@ OF_LAYERS: dict[str, tuple[ModuleType, Callable[[], nn.Module], tuple[int, ...]]
     "convolution": (convolution, lambda: nn.Conv2d(32, 48, 5, padding=1), (7, 32, 11, 9)),
     "convolution of 3": (convolution, lambda: nn.Conv2d(16, 32, 3), (3, 16, 8, 8)),
     "convolution of colours": (convolution, lambda: nn.Conv2d(3, 32, 3, padding=1), (7, 3, 11, 9)),
+    "group_norm": (group_norm, lambda: nn.GroupNorm(3, 21), (3, 21, 9, 9)),
+    "group_norm of few": (group_norm, lambda: nn.GroupNorm(2, 8), (2, 8, 3, 5)),
+    "lstm": (lstm, lambda: nn.LSTM(7, 21, 2), (11, 13, 7)),
     "max_pool": (max_pool, lambda: nn.MaxPool2d(3, 2), (3, 21, 9, 9)),
     "response_norm": (local_response_norm, lambda: LocalResponseNorm(9, 0.1), (3, 32, 3, 3)),
     "rectified": (rectified, lambda: FixupBlock(16, 16, 3), (3, 16, 9, 9)),
@@ -140,13 +143,14 @@ def test_the_same_bits_of_layers(
     kernel = name.split(maxsplit=1)[0]
     torch.manual_seed(0)
     module = layers.with_kernels(layer(), channels_last=True)
-    x = torch.randn(shape).contiguous(memory_format=torch.channels_last).requires_grad_(shape[1] > convolution.FEW)
+    memory = torch.channels_last if len(shape) == 4 else torch.contiguous_format
+    x = torch.randn(shape).contiguous(memory_format=memory).requires_grad_(shape[1] > convolution.FEW)
     needed = [x] * x.requires_grad + list(module.parameters())
     results, as_usual = [], build.library
     for compiled in two(layers_made[kernel], one, other):
         monkeypatch.setattr(
             caller, "library", lambda asked, compiled=compiled: compiled if asked == kernel else as_usual(asked)
         )
-        y = module(x)
+        y = module(x)[0] if isinstance(module, nn.LSTM) else module(x)
         results.append([y, *torch.autograd.grad(y, needed, y)])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))

@@ -2,9 +2,8 @@
 
 A kernel is a file, or several that are compiled side by side: `stack` is stack.cpp, stack_forward.cpp and so on.
 
-Kernels that give the same bits whatever compiled them are compiled when fedquilt is installed, where there is a compiler:
-most of those for layers, that for stacks of linear layers, and those of exact sums and permutations. They are made for all
-x86-64 processors with AVX2 and fused multiply-add. Other kernels, and what is better made for the processor at hand, are
+Kernels give the same bits whatever compiled them, and are compiled when fedquilt is installed, where there is a compiler.
+They are made for all x86-64 processors with AVX2 and fused multiply-add. What is better made for the processor at hand is
 compiled on first use (`build`).
 """
 
@@ -36,7 +35,9 @@ NEEDS = ("avx2", "fma", "bmi2")
 GENERAL = (*FLAGS, *(f"-m{each}" for each in NEEDS))
 """For all processors that have that."""
 
-KEPT_READY = ("convolution", "exact", "max_pool", "permutations", "rectified", "response_norm", "stack")
+KEPT_READY = (
+    "convolution", "exact", "group_norm", "lstm", "max_pool", "permutations", "rectified", "response_norm", "stack",
+)  # fmt: skip
 """Kernels whose bits do not depend on what they were compiled for."""
 
 
