@@ -142,6 +142,7 @@ def test_kept_trials_run_again_have_the_kept_digests(kept: Any, tmp_path: Path) 
     benchmark = EXPERIMENTS / "benchmark" / "results" / "synthetic.jsonl"
     ((fine, said),) = again.compared(benchmark, count=1, longest=1.0, seed=0)
     assert fine, said
+    assert "; kept on" in said or said.endswith(": the same")
 
     (tmp_path / "results").mkdir()
     shutil.copy(EXPERIMENTS / "benchmark" / "synthetic.toml", tmp_path)

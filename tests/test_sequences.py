@@ -10,7 +10,7 @@ import fedquilt
 from fedquilt.base.errors import SpecError
 from fedquilt.data.data import IGNORED
 from fedquilt.models import char_lstm
-from fedquilt.round.evaluation import evaluate_chunk
+from fedquilt.round.evaluation import chunks, evaluate_chunk
 from fedquilt.round.federation import Federation
 
 
@@ -52,6 +52,24 @@ def test_padding_counts_neither_in_loss_nor_in_accuracy(lines):
     expected = torch.nn.functional.cross_entropy(outputs[kept], lines.test.y[kept], reduction="sum")
     assert counted.loss == pytest.approx(float(expected), rel=1e-5)
     assert counted.right == int((outputs.argmax(-1)[kept] == lines.test.y[kept]).sum())
+
+
+def test_texts_are_evaluated_in_pieces_with_the_same_values_everywhere():
+    rng = np.random.default_rng(0)
+    text = (rng.integers(0, 7, size=(1600, 1)) + np.arange(13)) % 7
+    x, y = text[:, :-1].copy(), text[:, 1:].copy()
+    data = fedquilt.arrays(x[:300], y[:300], x[300:], y[300:], name="lines")
+    assert data.predictions == 12
+    assert chunks(len(data.test), data.predictions) == [(0, 666), (666, 1300)]
+    held = fedquilt.iid(data.train.y.numpy(), clients=2, seed=1)
+    found = []
+    for engine in (fedquilt.inline(), fedquilt.processes(workers=2)):
+        method = fedquilt.fed_avg(lr=1.0, fraction=1.0, batch=50)
+        trained = fedquilt.train(small(), data, held, method, rounds=2, engine=engine)
+        found.append([(record["accuracy"], record["loss"]) for record in trained.history])
+    assert found[0] == found[1]
+    numbers = fedquilt.arrays(x[:300], y[:300].astype(np.float32), x[300:], y[300:].astype(np.float32), classes=0)
+    assert numbers.predictions == 1, "a loss is one of the whole example"
 
 
 @pytest.mark.parametrize("partitioner", [fedquilt.shards, lambda y, clients: fedquilt.dirichlet(y, clients, alpha=1.0)])

@@ -1,6 +1,6 @@
 """Runs kept trials again, and says whether their models come out with the digests that are kept.
 
-    python tools/again.py                                       # a trial of every file in experiments/*/results
+    python tools/again.py                                       # a short trial of every file in experiments/*/results
     python tools/again.py experiments/wei-2022/results/table-3.jsonl --trials 5 --longest 60
 
 Trials are drawn at random among those that took `--longest` seconds at most, from as many commits as there are. The engine
@@ -22,6 +22,7 @@ from typing import Any
 import kept
 
 import fedquilt
+from fedquilt.base.errors import FedquiltError
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.environment import environment
 from fedquilt.experiment.folder import RunFolder
@@ -67,12 +68,19 @@ def compared(path: Path, count: int, longest: float, seed: int) -> Iterator[tupl
     now = here["processor"], here["instruction_set"], here["packages"]["torch"]
     known = trials(path)
     lines = kept.read_lines(path).values()
-    for line in drawn(list(lines), count, longest, seed):
+    chosen = drawn(list(lines), count, longest, seed)
+    if not chosen:
+        yield True, f"nothing compared: no trial took {longest:g} s or less"
+    for line in chosen:
         trial = known.get(line["trial"])
         if trial is None or line["settings"] != kept.settings(trial):
             yield False, f"{line['trial']}: the experiment has other settings now"
             continue
-        digest, compute = run_again(trial)
+        try:
+            digest, compute = run_again(trial)
+        except FedquiltError as error:
+            yield False, f"{line['trial']}: {error}"
+            continue
         then = line["processor"], line["instruction_set"], line["torch"]
         same = digest == line["model"]
         said = "the same" if same else f"differs: {str(line['model'])[:12]}… was kept, {str(digest)[:12]}… came out"
@@ -92,7 +100,7 @@ def main() -> None:
     options = parser.parse_args()
     right = True
     for path in options.files or sorted(kept.EXPERIMENTS.glob("*/results/*.jsonl")):
-        print(path.resolve().relative_to(kept.ROOT), flush=True)
+        print(path, flush=True)
         for fine, said in compared(path.resolve(), options.trials, options.longest, options.seed):
             right = right and fine
             print(f"  {said}", flush=True)

@@ -144,11 +144,12 @@ class Data:
     def predictions(self) -> int:
         """How many predictions are made for an example: one, or one for every place of a text.
 
-        >>> split = Split(torch.zeros(3, 80), torch.zeros(3, 80))
-        >>> Data("texts", split, split, classes=2).predictions
+        >>> texts = Split(torch.zeros(3, 80), torch.zeros(3, 80, dtype=torch.int64))
+        >>> Data("texts", texts, texts, classes=2).predictions
         80
         """
-        return math.prod(self.test.y.shape[1:])
+        labels = self.test.y if len(self.test) else self.train.y
+        return 1 if labels.is_floating_point() else math.prod(labels.shape[1:])
 
     def inputs(self, split: Split, rows: Tensor | range, rng: np.random.Generator | None = None) -> Tensor:
         """Return some rows of a split as the model takes them: augmented if there is a generator, else prepared.

@@ -17,7 +17,7 @@ from fedquilt.experiment.build import build_population
 from fedquilt.experiment.changes import change
 from fedquilt.experiment.checkpoint import write_whole
 from fedquilt.experiment.page.population import population_figures
-from fedquilt.experiment.spec import Spec, check_population, load_population
+from fedquilt.experiment.spec import Spec, check_population, load_population, unchanged
 from fedquilt.experiment.tables import WRAP
 from fedquilt.partition.partition import Partition
 from fedquilt.partition.stored import to_bytes
@@ -72,7 +72,7 @@ def inspect_partition(
     (20, ('fed_avg_m',))
     """
     if isinstance(spec, Spec):
-        checked = spec
+        checked = unchanged(spec, sets, unsets)
     elif isinstance(spec, str | Path):
         checked = load_population(spec, sets, unsets)
     else:

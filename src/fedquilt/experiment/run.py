@@ -23,7 +23,7 @@ from fedquilt.experiment.execute import execute
 from fedquilt.experiment.fingerprint import SETTINGS, fingerprint, require_same, written
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.result import Result
-from fedquilt.experiment.spec import Spec, SpecTable, check_spec, load_spec
+from fedquilt.experiment.spec import Spec, SpecTable, check_spec, load_spec, unchanged
 from fedquilt.experiment.tracking.trackers import made_trackers
 from fedquilt.experiment.watching import Watcher, Watchers, notify, together
 from fedquilt.round.federation import Federation
@@ -260,7 +260,7 @@ def _finished(
 
 def _checked(spec: str | Path | Mapping[str, Any] | Spec, sets: Iterable[str], unsets: Iterable[str]) -> Spec:
     if isinstance(spec, Spec):
-        return check_spec(change(spec.resolved(), sets, unsets), spec.source, spec.folder) if sets or unsets else spec
+        return unchanged(spec, sets, unsets)
     if isinstance(spec, str | Path):
         return load_spec(spec, sets, unsets)
     return check_spec(change(copy.deepcopy(dict(spec)), sets, unsets))

@@ -95,6 +95,13 @@ class Spec:
             ) from None
 
 
+def unchanged(spec: Spec, sets: Iterable[str], unsets: Iterable[str]) -> Spec:
+    """Return a spec that was read before; changes come too late for it."""
+    for asked in (*sets, *unsets):
+        raise SpecError(f"{asked}: a Spec cannot be changed any more; give changes with the file, or its tables")
+    return spec
+
+
 def load_spec(path: str | Path, sets: Iterable[str] = (), unsets: Iterable[str] = ()) -> Spec:
     """Read a spec from a file, take keys out of it and change others by `key=value` assignments, and check it.
 

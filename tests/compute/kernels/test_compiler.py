@@ -31,6 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(compiler, "INSTALLED", tmp_path / "installed")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     compiler.install()
+    monkeypatch.setenv("PATH_BEFORE", os.environ["PATH"])
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     build._made_as.cache_clear()
@@ -79,7 +80,7 @@ def test_what_is_to_be_compiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     compiler.installed("lstm").unlink()
     build.installed_library.cache_clear()
     assert not build.to_be_compiled("lstm"), "there is no compiler"
-    monkeypatch.setenv("PATH", os.defpath)
+    monkeypatch.setenv("PATH", os.environ["PATH_BEFORE"])
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "cache"))
     build._made_as.cache_clear()
     assert build.to_be_compiled("lstm")

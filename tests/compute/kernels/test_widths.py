@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from fedquilt.compute.kernels import build, compiler, convolution, group_norm, layers, lstm, max_pool, rectified, stack
 from fedquilt.models import local_response_norm
 from fedquilt.models.local_response_norm import LocalResponseNorm
+from fedquilt.models.lstm import PeepholeLSTM
 from fedquilt.models.resnet20_fixup import FixupBlock
 
 pytestmark = pytest.mark.skipif(
@@ -70,7 +71,9 @@ OF_LAYERS: dict[str, tuple[ModuleType, Callable[[], nn.Module], tuple[int, ...]]
     "convolution of colours": (convolution, lambda: nn.Conv2d(3, 32, 3, padding=1), (7, 3, 11, 9)),
     "group_norm": (group_norm, lambda: nn.GroupNorm(3, 21), (3, 21, 9, 9)),
     "group_norm of few": (group_norm, lambda: nn.GroupNorm(2, 8), (2, 8, 3, 5)),
+    "group_norm and ReLU": (group_norm, lambda: nn.Sequential(nn.GroupNorm(3, 21), nn.ReLU()), (3, 21, 9, 9)),
     "lstm": (lstm, lambda: nn.LSTM(7, 21, 2), (11, 13, 7)),
+    "lstm with peepholes": (lstm, lambda: PeepholeLSTM(7, 21), (11, 13, 7)),
     "max_pool": (max_pool, lambda: nn.MaxPool2d(3, 2), (3, 21, 9, 9)),
     "response_norm": (local_response_norm, lambda: LocalResponseNorm(9, 0.1), (3, 32, 3, 3)),
     "rectified": (rectified, lambda: FixupBlock(16, 16, 3), (3, 16, 9, 9)),
@@ -151,6 +154,7 @@ def test_the_same_bits_of_layers(
         monkeypatch.setattr(
             caller, "library", lambda asked, compiled=compiled: compiled if asked == kernel else as_usual(asked)
         )
-        y = module(x)[0] if isinstance(module, nn.LSTM) else module(x)
+        y = module(x)
+        y = y[0] if isinstance(y, tuple) else y
         results.append([y, *torch.autograd.grad(y, needed, y)])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))

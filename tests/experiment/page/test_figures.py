@@ -112,11 +112,16 @@ def test_few_points_are_marked() -> None:
 
 def test_monotonic_curves_show_the_best_accuracy_so_far() -> None:
     accuracies = [0.5, 0.25, 0.75, 0.7]
-    history = History([{"round": n, "accuracy": a, "loss": 1 - a, "seconds": 1.0} for n, a in enumerate(accuracies, 1)])
+    records = [
+        {"round": n, "accuracy": a, "loss": 1 - a, "metrics": {"error": 1 - a}, "seconds": 1.0}
+        for n, a in enumerate(accuracies, 1)
+    ]
+    history = History(records)
     figure = figure_of_curves([Line("a", (history,), monotonic=True)])
     found = points(Line("a", (history,), monotonic=True), "accuracy")
     assert [point["value"] for point in found] == [50, 50, 75, 75]
     assert [point["value"] for point in points(Line("a", (history,), monotonic=True), "loss")] == [0.5, 0.75, 0.25, 0.3]
+    assert [point["value"] for point in points(Line("a", (history,), monotonic=True), "error")] == [50, 50, 25, 25]
     titles = {name: json.dumps(spec) for name, spec in figure.specs().items()}
     assert "best test accuracy so far (%)" in titles["test accuracy"]
     assert "so far" not in titles["test loss"]

@@ -24,8 +24,9 @@ from fedquilt.experiment.page.table import TextTable
 from fedquilt.experiment.results.cells import Cell, cells_from
 from fedquilt.experiment.results.latex import escaped
 from fedquilt.experiment.results.outcome import NOT_RUN, Outcome
+from fedquilt.experiment.results.shaped import shaped_html
 from fedquilt.experiment.results.table import ResultTable, table_of
-from fedquilt.experiment.results.written import difference
+from fedquilt.experiment.results.written import difference, ours
 
 
 def wei() -> tuple[Experiment, list[Cell]]:
@@ -181,7 +182,7 @@ def test_values_of_another_scale_are_not_compared() -> None:
         "scale": {"small": {"run": {"rounds": 1}}},
     }
     for scale, difference_of, note in [
-        (None, "−40.00", None),
+        (None, " −40.00 |", None),
         ("small", "", "Ours at the scale small; published values are of the full scale, and no difference is shown."),
     ]:
         read = fedquilt.experiment(DIGITS | tables, scale=scale)
@@ -191,11 +192,20 @@ def test_values_of_another_scale_are_not_compared() -> None:
         table = table_of(read, cells_from(read, [ended(first, [0.5]), waiting, failed]))
         lines = table.to_markdown().splitlines()
         assert [line for line in lines if line.startswith("| 0.")] == [
-            f"| 0.1 | 50.00 | 90 | {difference_of} |",
-            "| 0.5 | not run |  |  |",
-            "| 0.9 | – |  |  |",
+            f"| 0.1 | 50.00 | 90 |{difference_of}",
+            f"| 0.5 | not run |  |{'' if note else '  |'}",
+            f"| 0.9 | – |  |{'' if note else '  |'}",
         ]
+        assert ("differ by more" in shaped_html(table)) == (note is None)
+        check_latex(table.to_latex())
         assert note is None or note in table.notes
+
+
+def test_cells_of_a_relative_metric_say_that_they_were_not_run() -> None:
+    methods = {"method": {"A": {}, "B": {"method": {"epochs": 2}}}}
+    read = load(case=methods, metric={"name": "best", "relative_to": {"method": "A"}})
+    waiting = [Outcome(trial, Path(), "not run", History([]), NOT_RUN) for trial in read.trials]
+    assert [ours(cell) for cell in cells_from(read, waiting)] == ["not run", "not run"]
 
 
 def test_a_table_of_one_cell_says_what_is_missing() -> None:

@@ -2,9 +2,9 @@
 
 A kernel is a file, or several that are compiled side by side: `stack` is stack.cpp, stack_forward.cpp and so on.
 
-Kernels give the same bits whatever compiled them, and are compiled when fedquilt is installed, where there is a compiler.
-They are made for all x86-64 processors with AVX2 and fused multiply-add. What is better made for the processor at hand is
-compiled on first use (`build`).
+Kernels are compiled when fedquilt is installed, where there is a compiler, for all x86-64 processors with AVX2 and fused
+multiply-add. What is better made for the processor at hand is compiled on first use (`build`). On processors with fused
+multiply-add, both give the same bits.
 """
 
 from __future__ import annotations

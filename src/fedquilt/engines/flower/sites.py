@@ -264,7 +264,7 @@ class Sites:
         """Refuse the result of a test on more examples than the client has: it would count for more than its own."""
         server = self._server
         assert server.test_sizes is not None
-        most = int(server.test_sizes[client]) * math.prod(server.data.test.y.shape[1:])
+        most = int(server.test_sizes[client]) * server.data.predictions
         measured = [*counted.sums, counted.loss]
         sound = 0 <= counted.predictions <= most and len(counted.sums) == len(server.metrics)
         if not sound or not 0 <= (counted.right or 0) <= counted.predictions or not all(map(math.isfinite, measured)):

@@ -55,7 +55,7 @@ class Experiment:
 
     - `axes`: the cases of each axis; `rows` and `columns`: which axes a table has where. With several metrics, "metric" is
       one of these too, and a cell's key ends with the metric's label.
-    - `monotonic`: learning curves show the best accuracy so far, as McMahan 2017 draws most of them.
+    - `monotonic`: learning curves show the best accuracy so far.
     - `trials`: all runs. With cross-validation (`tuning.folds`) these are the folds; the runs with the values that they
       choose follow: `fedquilt.experiment.results.selection.trials_of` returns both.
     - `cells`: the cells whose trials are run, which `--only` may make fewer. Those of a search are not known beforehand.

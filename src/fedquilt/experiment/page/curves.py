@@ -99,7 +99,8 @@ def points(line: Line, measure: str) -> list[dict[str, Any]]:
         along = _along(history)
         pairs = _values(history, measure)
         if line.monotonic and share:
-            pairs = list(accumulate(pairs, lambda best, pair: (pair[0], max(best[1], pair[1]))))
+            best = accumulate((value for _, value in pairs), min if measure == "error" else max)
+            pairs = [(round_, value) for (round_, _), value in zip(pairs, best, strict=True)]
         for round_, value in pairs:
             by_round.setdefault(round_, []).append((factor * value, along[round_]))
     kept = _spread_out(sorted(by_round))

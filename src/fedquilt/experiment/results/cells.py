@@ -16,11 +16,9 @@ from fedquilt.experiment.design.published import PublishedValue
 from fedquilt.experiment.design.scale import FULL
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.results.measured import Measured, measure
-from fedquilt.experiment.results.outcome import NOT_RUN, Outcome, outcome_of
+from fedquilt.experiment.results.outcome import Outcome, outcome_of
 from fedquilt.experiment.results.race import overtaken
 from fedquilt.experiment.results.selection import Choice, choose, outcomes_by_cell, trials_of
-
-LEFT_OUT = "was left out with --only"
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,8 @@ class Cell:
     - `ratio`: to the metric's baseline cell.
     - `published`, `also_published`: the first published value, and those of other sources; `comparable`: whether ours is
       of the same scale.
-    - `trials`: whose runs it shows, one a repeat; `problem`: why there is no value, or not a final one.
+    - `trials`: whose runs it shows, one a repeat; `problem`: why there is no value, or not a final one; `run`: whether any
+      trial of it has been run.
     """
 
     key: tuple[str, ...]
@@ -58,11 +57,7 @@ class Cell:
     trials: tuple[Trial, ...]
     problem: str | None
     comparable: bool = True
-
-    @property
-    def run(self) -> bool:
-        """Whether any of its trials has been run."""
-        return self.problem not in (NOT_RUN, LEFT_OUT)
+    run: bool = True
 
     @property
     def difference(self) -> float | None:
@@ -123,11 +118,12 @@ def _cell(
     by_cell: Mapping[tuple[str, ...], Sequence[Outcome]],
 ) -> Cell:
     theirs = tuple(each for each in experiment.published if each.key == key)
+    outcomes = by_cell.get(cell, ())
+    run = any(outcome.state != "not run" for outcome in outcomes)
     empty = Cell(
         key, metric, None, None, (), False, {}, {}, (), False, False, None, None,
-        theirs[0] if theirs else None, theirs[1:], (), LEFT_OUT, experiment.scale in (None, FULL),
+        theirs[0] if theirs else None, theirs[1:], (), "was left out with --only", experiment.scale in (None, FULL), run,
     )  # fmt: skip
-    outcomes = by_cell.get(cell, ())
     if not outcomes:
         return empty
     reference = None

@@ -64,7 +64,7 @@ def with_engine(text: str) -> str:
 
 
 def _lines(table: ResultTable, label: str) -> list[str]:
-    widths = [3 if compares else 1 for compares in table.compares]
+    widths = [1 + len(table.compared_with) if compares else 1 for compares in table.compares]
     heads = len(table.row_axes)
     lines = [
         r"\begin{table}",
@@ -81,8 +81,8 @@ def _lines(table: ResultTable, label: str) -> list[str]:
         if above and len(row) > 1 and row[0] != above[0]:
             lines.append(r"\addlinespace")
         words = [_unless_above(row, above, index) for index in range(heads)]
-        for cell, compares in zip(cells, table.compares, strict=True):
-            words += _words(cell, compares)
+        for cell, width in zip(cells, widths, strict=True):
+            words += _words(cell, width)
         lines.append(_line(words))
         above = row
     lines += [r"\bottomrule", r"\end{tabular}"]
@@ -109,7 +109,7 @@ def _headings(table: ResultTable, widths: Sequence[int]) -> list[str]:
     if any(table.compares) or not table.column_axes:
         words = [escaped(name) for name in table.row_axes]
         for compares in table.compares:
-            words += ["ours", "published", "difference"] if compares else ["ours"]
+            words += ["ours", *(table.compared_with if compares else [])]
         lines.append(_line(words))
     return lines
 
@@ -119,12 +119,12 @@ def _unless_above(row: tuple[str, ...], above: tuple[str, ...], index: int) -> s
     return "" if row[: index + 1] == above[: index + 1] and index < len(row) - 1 else escaped(row[index])
 
 
-def _words(cell: Cell | None, compares: bool) -> list[str]:
+def _words(cell: Cell | None, width: int) -> list[str]:
     if cell is None:
-        return [""] * (3 if compares else 1)
+        return [""] * width
     text = escaped(ours(cell))
     text = rf"\textbf{{{text}}}" if cell.best else rf"\underline{{{text}}}" if cell.marked else text
-    return [text, *([escaped(published(cell.published, cell.metric)), escaped(difference(cell))] if compares else [])]
+    return [text, escaped(published(cell.published, cell.metric)), escaped(difference(cell))][:width]
 
 
 def _line(words: Sequence[str]) -> str:

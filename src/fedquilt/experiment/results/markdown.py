@@ -13,27 +13,28 @@ def to_markdown(table: ResultTable) -> str:
     heads = [*table.row_axes]
     for column, compares in zip(table.columns, table.compares, strict=True):
         name = ", ".join(heading(axis, case) for axis, case in zip(table.column_axes, column, strict=True)) or "ours"
-        heads += [name, *(["published", "difference"] if compares else [])]
+        heads += [name, *(table.compared_with if compares else [])]
     lines = [f"**{_plain(table.title)}**", ""]
     lines += [table.caption, ""] if table.caption else []
     lines += [_line(heads), _line(["---"] * len(table.row_axes) + ["---:"] * (len(heads) - len(table.row_axes)))]
     for row, cells in zip(table.rows, table.cells, strict=True):
         words = [*row]
         for cell, compares in zip(cells, table.compares, strict=True):
-            words += _words(cell, compares)
+            words += _words(cell, len(table.compared_with) if compares else 0)
         lines.append(_line(words, escaped=len(row)))
     lines += ["", *(f"{note}  " for note in table.notes)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _words(cell: Cell | None, compares: bool) -> list[str]:
+def _words(cell: Cell | None, beside: int) -> list[str]:
+    """Write our value, and what stands beside it in so many columns."""
     if cell is None:
-        return [""] * (3 if compares else 1)
+        return [""] * (1 + beside)
     text = ours(cell)
     text = f"**{text}**" if cell.best else f"<u>{text}</u>" if cell.marked else text
     if cell.chosen and cell.value is not None:
         text += f"<br><small>{_plain(short_label(cell.chosen))}</small>"
-    return [text, *([published(cell.published, cell.metric), difference(cell)] if compares else [])]
+    return [text, *[published(cell.published, cell.metric), difference(cell)][:beside]]
 
 
 def _line(words: list[str], escaped: int | None = None) -> str:

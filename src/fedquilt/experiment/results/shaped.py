@@ -19,9 +19,9 @@ LIMITS = {AGREES: ("1 point or 2 standard deviations", "1.25"), NEAR: ("3 points
 
 
 def agreement(cell: Cell) -> str | None:
-    """Say how well a cell agrees with the published value; None where there is none, or nothing of ours yet."""
+    """Say how well a cell agrees with the published value; None where there is none of its scale, or none of ours."""
     theirs = cell.published
-    if theirs is None or cell.value is None:
+    if theirs is None or cell.value is None or not cell.comparable:
         return None
     if theirs.beyond or cell.beyond or theirs.value is None:
         return AGREES if theirs.beyond and cell.beyond else DIFFERS

@@ -25,7 +25,8 @@ class ResultTable:
     """Cells in rows and columns.
 
     `rows` and `columns` are the cases of the axes `row_axes` and `column_axes`; `cells` has None where the experiment
-    leaves a cell out. `compares` says of each column whether something was published in it.
+    leaves a cell out. `compares` says of each column whether something was published in it, and `comparable` whether ours
+    is of the same scale, so that differences mean something.
     """
 
     title: str
@@ -37,7 +38,13 @@ class ResultTable:
     columns: tuple[tuple[str, ...], ...]
     cells: tuple[tuple[Cell | None, ...], ...]
     compares: tuple[bool, ...]
+    comparable: bool
     notes: tuple[str, ...]
+
+    @property
+    def compared_with(self) -> list[str]:
+        """The columns that stand beside ours where something was published."""
+        return ["published", "difference"] if self.comparable else ["published"]
 
     def to_pandas(self) -> Any:
         """Return the cells as a pandas DataFrame, a row a cell: its case on every axis, our value, the published one."""
@@ -128,6 +135,7 @@ def table_of(experiment: Experiment, cells: Sequence[Cell]) -> ResultTable:
         columns=tuple(columns),
         cells=tuple(grid),
         compares=compares,
+        comparable=all(cell.comparable for cell in cells),
         notes=tuple(_notes(experiment, cells)),
     )
 
