@@ -149,11 +149,12 @@ def command(file: Path, scale: str) -> str:
 
 def overview(found: dict[Path, list[Measured]]) -> str:
     """List every experiment: what was published, what was measured, at which scale, and by which command."""
-    scales = [{each.scale for each in results if each.known} for results in found.values()]
-    full, none = sum(kept.FULL in each for each in scales), sum(not each for each in scales)
+    some = [[each for each in results if each.known] for results in found.values()]
+    full = [each for results in some for each in results if each.scale == kept.FULL]
+    whole, none = sum(len(each.known) == len(each.cells) for each in full), sum(not results for results in some)
     lines = [
-        f"Of {counted(len(found), 'experiment')}, {full} have results at the full scale, {len(found) - full - none} at a "
-        f"smaller one only, and {none} have not been run yet.",
+        f"Of {counted(len(found), 'experiment')}, {whole} have been run at the full scale as a whole and "
+        f"{len(full) - whole} in part, {len(found) - len(full) - none} at a smaller scale only, and {none} not yet.",
         "",
         "| paper | experiment | published | ours | scale | command |",
         "|---|---|---|---|---|---|",

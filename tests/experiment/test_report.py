@@ -224,7 +224,7 @@ def _no_experiment(path: Path) -> None:
     ("make", "message"),
     [
         (lambda path: None, "there is no such folder"),
-        (lambda path: path.mkdir(), "is empty; `fedquilt run SPEC --out {path}` makes one"),
+        (lambda path: path.mkdir(), "is empty; `fedquilt run SPEC --out {path}` makes a run there"),
         (lambda path: path.write_text("a"), "is a file; a report takes run folders, and folders of runs"),
         (
             lambda path: (path / "holiday").mkdir(parents=True),

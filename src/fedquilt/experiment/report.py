@@ -129,7 +129,7 @@ def _runs_in(path: Path) -> list[Path]:
     found = list(run_folders(path))
     if not found:
         empty = "is empty" if not any(path.iterdir()) else "holds no run (there is no spec.toml in it or below it)"
-        raise RunError(f"{path}: {empty}; `fedquilt run SPEC --out {shlex.quote(str(path))}` makes one")
+        raise RunError(f"{path}: {empty}; `fedquilt run SPEC --out {shlex.quote(str(path))}` makes a run there")
     return found
 
 

@@ -194,7 +194,7 @@ def test_values_of_another_scale_are_not_compared() -> None:
         assert [line for line in lines if line.startswith("| 0.")] == [
             f"| 0.1 | 50.00 | 90 |{difference_of}",
             f"| 0.5 | not run |  |{'' if note else '  |'}",
-            f"| 0.9 | – |  |{'' if note else '  |'}",
+            f"| 0.9 | no result |  |{'' if note else '  |'}",
         ]
         assert ("differ by more" in shaped_html(table)) == (note is None)
         check_latex(table.to_latex())

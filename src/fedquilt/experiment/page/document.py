@@ -155,7 +155,9 @@ def _detail(detail: Detail, name: str) -> str:
 
 def _is_number(text: str) -> bool:
     """Say whether a cell is a number, or stands for one, so that it goes to the right."""
-    return text in ("", "–", "not reached", "not run") or any(character.isdigit() for character in text[:4])
+    return text in ("", "–", "not reached", "not run", "no result") or any(
+        character.isdigit() for character in text[:4]
+    )
 
 
 def _text(text: str) -> str:

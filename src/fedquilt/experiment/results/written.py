@@ -13,7 +13,7 @@ _SHARES = frozenset(
     {*SHARES, "validation_accuracy", "per_client_accuracy", "per_client_accuracy_worst_tenth", "conflict_rate"}
 )
 MISSING = "–"
-NOT_RUN = "not run"
+NOT_RUN, NO_RESULT = "not run", "no result"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def unit_of(metric: CellMetric) -> Unit:
 def ours(cell: Cell) -> str:
     """Write our value of a cell with its spread, "> t" where a target was not reached, and the ratio to its baseline."""
     if cell.value is None:
-        return MISSING if cell.run else NOT_RUN
+        return NO_RESULT if cell.run else NOT_RUN
     unit = unit_of(cell.metric)
     if cell.beyond:
         return f"> {unit.factor * cell.value:,.10g}"

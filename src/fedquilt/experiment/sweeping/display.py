@@ -147,7 +147,7 @@ class SweepLines:
 
 def _words_of(row: TrialProgress) -> str:
     if row.state == "running":
-        return "starts"
+        return f"continues after {counted(row.round, 'round')}" if row.round else "starts"
     done = f"{row.state} after {counted(row.round, 'round')} in {clock(row.seconds)}"
     score = "" if row.accuracy is None and row.loss is None else f", best {row.score}"
     return f"{done}{score}{f': {row.reason}' if row.reason else ''}"
