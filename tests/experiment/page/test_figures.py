@@ -110,6 +110,12 @@ def test_few_points_are_marked() -> None:
     assert [kinds.count("point") for kinds in marks] == [2, 1], "the last one shows what the mouse is near"
 
 
+def test_corners_of_a_curve_do_not_reach_beyond_its_values() -> None:
+    lines = [layer["mark"] for layer in spec_of(figure_of_curves([Line("a", (curve(9),))]))["layer"]]
+    joins = [mark.get("strokeJoin") for mark in lines if mark["type"] == "line"]
+    assert joins == ["round"], "a pointed corner of a zigzag would look like a higher value"
+
+
 def test_monotonic_curves_show_the_best_accuracy_so_far() -> None:
     accuracies = [0.5, 0.25, 0.75, 0.7]
     records = [

@@ -167,8 +167,8 @@ def _chart(lines: Sequence[Line], measure: str, target: float | None, log_rounds
     thick = [names[name] for name in set(same.values())]
     if thick:
         under = base.transform_filter(alt.FieldOneOfPredicate(field="line", oneOf=thick))
-        layers.append(under.mark_line(strokeWidth=6, opacity=0.4).encode(y=y))
-    layers.append(base.mark_line(strokeWidth=1.8).encode(y=y, strokeDash=dash))
+        layers.append(under.mark_line(strokeWidth=6, opacity=0.4, strokeJoin="round").encode(y=y))
+    layers.append(base.mark_line(strokeWidth=1.8, strokeJoin="round").encode(y=y, strokeDash=dash))
     marked = [name for name, each in shown.items() if len(each) <= FEW and name not in same]
     if marked:
         few = base.transform_filter(alt.FieldOneOfPredicate(field="line", oneOf=[names[name] for name in marked]))
