@@ -87,7 +87,7 @@ def compared(path: Path, count: int, longest: float, seed: int) -> Iterator[tupl
         said += "" if then == now else f"; kept on {then[0]} with {then[1]}, torch {then[2]}"
         before = line["engine"].get("compute")
         said += "" if compute == before else f"; computed {before} then, {compute} now"
-        yield same or then != now, f"{line['trial']} ({line['commit']}): {said}"
+        yield same or then != now, f"{line['trial']} (commit {line['commit']}): {said}"
 
 
 def main() -> None:

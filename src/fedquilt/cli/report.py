@@ -85,12 +85,8 @@ def show_results(table: ResultTable) -> None:
 
 def _shaped(table: ResultTable) -> Table:
     """Lay a table out in its rows and columns."""
-    from fedquilt.experiment.results.table import heading
-
     heads = [Column(escape(axis), overflow="fold") for axis in table.row_axes]
-    for column in table.columns:
-        cases = [heading(axis, case) for axis, case in zip(table.column_axes, column, strict=True)]
-        heads.append(Column(escape(", ".join(cases)) or "ours", justify="right"))
+    heads += [Column(escape(name), justify="right") for name in table.column_names]
     shown = Table(*heads)
     for row, cells in zip(table.rows, table.cells, strict=True):
         shown.add_row(*map(escape, row), *map(_text, cells))

@@ -97,8 +97,8 @@ class Spec:
 
 def unchanged(spec: Spec, sets: Iterable[str], unsets: Iterable[str]) -> Spec:
     """Return a spec that was read before; changes come too late for it."""
-    for asked in (*sets, *unsets):
-        raise SpecError(f"{asked}: a Spec cannot be changed any more; give changes with the file, or its tables")
+    if changes := [*sets, *unsets]:
+        raise SpecError(f"{changes[0]}: a Spec cannot be changed any more; give changes with the file, or its tables")
     return spec
 
 

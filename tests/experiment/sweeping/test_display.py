@@ -93,10 +93,13 @@ def test_lines() -> None:
     made.change(1, state="failed", reason="no such layer")
     lines.show(made)
     lines.show(made)
+    made.change(2, state="running", round=7)
+    lines.show(made)
     assert isinstance(console.file, io.StringIO)
-    name = EXPERIMENT.trials[1].name
+    name, last = (trial.name for trial in EXPERIMENT.trials[1:3])
     assert console.file.getvalue().splitlines() == [
         "rates: 1 trial of 3 finished before",
         f"rates: [2/3] {name}: starts",
         f"rates: [2/3] {name}: failed after 0 rounds in 0:00: no such layer",
+        f"rates: [3/3] {last}: continues after 7 rounds",
     ]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from fedquilt.experiment.design.keys import short_label
 from fedquilt.experiment.results.cells import Cell
-from fedquilt.experiment.results.table import ResultTable, heading
+from fedquilt.experiment.results.table import ResultTable
 from fedquilt.experiment.results.written import difference, ours, published
 
 
 def to_markdown(table: ResultTable) -> str:
     """Write a table as Markdown: ours, and beside it what was published and the difference."""
     heads = [*table.row_axes]
-    for column, compares in zip(table.columns, table.compares, strict=True):
-        name = ", ".join(heading(axis, case) for axis, case in zip(table.column_axes, column, strict=True)) or "ours"
+    for name, compares in zip(table.column_names, table.compares, strict=True):
         heads += [name, *(table.compared_with if compares else [])]
     lines = [f"**{_plain(table.title)}**", ""]
     lines += [table.caption, ""] if table.caption else []

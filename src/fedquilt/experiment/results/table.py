@@ -42,6 +42,14 @@ class ResultTable:
     notes: tuple[str, ...]
 
     @property
+    def column_names(self) -> list[str]:
+        """What the columns are headed with: their cases, or "ours" where there is one column alone."""
+        cases = (
+            [heading(axis, case) for axis, case in zip(self.column_axes, each, strict=True)] for each in self.columns
+        )
+        return [", ".join(each) or "ours" for each in cases]
+
+    @property
     def compared_with(self) -> list[str]:
         """The columns that stand beside ours where something was published."""
         return ["published", "difference"] if self.comparable else ["published"]

@@ -13,7 +13,6 @@ _SHARES = frozenset(
     {*SHARES, "validation_accuracy", "per_client_accuracy", "per_client_accuracy_worst_tenth", "conflict_rate"}
 )
 MISSING = "–"
-NOT_RUN, NO_RESULT = "not run", "no result"
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,12 @@ def unit_of(metric: CellMetric) -> Unit:
 
 
 def ours(cell: Cell) -> str:
-    """Write our value of a cell with its spread, "> t" where a target was not reached, and the ratio to its baseline."""
+    """Write our value of a cell with its spread, "> t" where a target was not reached, and the ratio to its baseline.
+
+    A cell without a value says so in words: a dash is what papers print for a target that was not reached.
+    """
     if cell.value is None:
-        return NO_RESULT if cell.run else NOT_RUN
+        return "no result" if cell.run else "not run"
     unit = unit_of(cell.metric)
     if cell.beyond:
         return f"> {unit.factor * cell.value:,.10g}"
