@@ -9,6 +9,8 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.installed
 DOCS := $(VENV)/.docs
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# Commands start faster so where Python does not keep bytecode by itself (PYTHONDONTWRITEBYTECODE).
+BYTECODE = $(BIN)/python -m compileall -q src
 # Where `fedquilt sweep experiments/demo/demo.toml` writes.
 DEMO := runs/demo
 # One test process a core. Each begins with a part of its own, so that what the tests of a file share is made once, and
@@ -33,11 +35,13 @@ $(BIN)/pip:
 $(RUNTIME): pyproject.toml constraints.txt | $(BIN)/pip
 	@echo "Installing fedquilt into $(VENV) (PyTorch is large: this takes a minute or more, once) ..."
 	@$(PIP_INSTALL) -e '.[digits]'
+	@$(BYTECODE)
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/pip
 	@echo "Installing fedquilt and its developers' tools into $(VENV) (PyTorch is large: this takes a minute or more, once) ..."
 	@$(PIP_INSTALL) -e '.[dev]'
+	@$(BYTECODE)
 	@touch $(RUNTIME) $(DOCS) $@
 
 # The extra's requirements alone: with the package, pip would install PyTorch too.
