@@ -6,7 +6,8 @@
 
 Each prints its figures and saves a plot in `runs/bench/`. Softmax regression on 100 features; clients of 20 examples (one
 example may belong to several clients, so that the data stay the same size). In `population` the sizes take turns, round by
-round, because a shared machine's speed changes over time.
+round, because a shared machine's speed changes over time. The engine is the one that a run gets that names none; with
+`--engine eager`, clients take eager steps one by one, and what does not belong to a client weighs less.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import resource
 import statistics
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import altair as alt
@@ -33,7 +34,7 @@ from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
 from fedquilt.round.loop import rounds
 from fedquilt.round.measures import Measures
-from fedquilt.round.session import Settling
+from fedquilt.round.session import Session, settled
 
 SIZE = 20
 EXAMPLES = 100_000
@@ -52,26 +53,34 @@ def federation(clients: int, cohort: int, data: Data) -> Federation:
     return Federation.of(nn.Linear(100, 10), data, partition(clients), method, seed=1)
 
 
+def opened(federation: Federation, eager: bool) -> AbstractContextManager[Session]:
+    """Open the engine of a long run, or the one that takes eager steps."""
+    engine = fedquilt.processes(compute="eager") if eager else settled(fedquilt.auto(), federation, 10**4)
+    return engine.open(federation)
+
+
 def memory() -> float:
-    """Return the memory of this process and its children, in MiB."""
+    """Return the memory of this process and its children, in MiB; what they share counts once (PSS)."""
     process = psutil.Process()
-    return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)]) / 2**20
+    return sum(p.memory_full_info().pss for p in [process, *process.children(recursive=True)]) / 2**20
 
 
-def population(count: int) -> None:
+def population(count: int, eager: bool) -> None:
     sizes, cohort, data = (10**3, 10**5, 10**6), 100, numbers(EXAMPLES, 100, 10)
     found: dict[int, list[float]] = {clients: [] for clients in sizes}
     with ExitStack() as stack:
-        running = {}
+        running, first = {}, 0.0
         for clients in sizes:
             before, begun = memory(), time.perf_counter()
             made = federation(clients, cohort, data)
-            session = stack.enter_context(fedquilt.inline().open(made))
+            session = stack.enter_context(opened(made, eager))
             running[clients] = rounds(made.server, session, made.start(), last=10**6, measures=EVERY)
             next(running[clients])
-            bytes_each = (memory() - before) * 2**20 / clients
-            ready = time.perf_counter() - begun
-            print(f"{clients:9,} clients: first round after {ready:5.2f} s, {bytes_each:8.1f} bytes each")
+            ready, taken = time.perf_counter() - begun, memory() - before
+            first = first or taken
+            more = (taken - first) * 2**20 / (clients - sizes[0]) if clients > sizes[0] else 0.0
+            each = f", {more:5.1f} bytes for each client beyond 1,000" if more else ""
+            print(f"{clients:9,} clients: first round after {ready:5.2f} s, {taken:6.1f} MiB{each}")
         for _ in range(count):
             for clients, ours in running.items():
                 begun = time.perf_counter()
@@ -85,14 +94,14 @@ def population(count: int) -> None:
     draw("population", "clients", sizes, [1e3 * middle[clients] for clients in sizes], "ms a round of 100 clients")
 
 
-def cohorts(count: int) -> None:
+def cohorts(count: int, eager: bool) -> None:
     sizes, data = (10, 100, 1_000, 10_000), numbers(EXAMPLES, 100, 10)
     found: dict[int, list[float]] = {cohort: [] for cohort in sizes}
     with ExitStack() as stack:
         running = {}
         for cohort in sizes:
             made = federation(20_000, cohort, data)
-            session = stack.enter_context(fedquilt.processes().open(made))
+            session = stack.enter_context(opened(made, eager))
             running[cohort] = rounds(made.server, session, made.start(), last=10**6, measures=EVERY)
         for cohort in sizes:
             before = server_peak()
@@ -130,14 +139,13 @@ def server_peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
-def many_rounds(count: int) -> None:
+def many_rounds(count: int, eager: bool) -> None:
     work = WORKLOADS["w3"]
     torch.manual_seed(0)
-    data, engine = work.data(), work.engine()
+    data = work.data()
     made = Federation.of(work.model(), data, work.partition(data), work.method(), 1)
-    chosen = engine.settled(made, count) if isinstance(engine, Settling) else engine
     seen = []
-    with chosen.open(made) as session:
+    with opened(made, eager) as session:
         for run, _ in rounds(made.server, session, made.start(), last=count, measures=EVERY):
             if run.round % (count // 40) == 0:
                 seen.append((run.round, memory()))
@@ -170,13 +178,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["population", "cohort", "rounds"])
     parser.add_argument("--rounds", type=int, default=None)
+    parser.add_argument("--engine", choices=["default", "eager"], default="default")
     arguments = parser.parse_args()
     if arguments.what == "population":
-        population(arguments.rounds or 25)
+        population(arguments.rounds or 25, arguments.engine == "eager")
     elif arguments.what == "cohort":
-        cohorts(arguments.rounds or 5)
+        cohorts(arguments.rounds or 5, arguments.engine == "eager")
     else:
-        many_rounds(arguments.rounds or 5000)
+        many_rounds(arguments.rounds or 5000, arguments.engine == "eager")
 
 
 if __name__ == "__main__":

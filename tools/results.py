@@ -185,15 +185,26 @@ def _leaves(values: object) -> int:
 
 
 def headline(result: Measured) -> tuple[str, str]:
-    """Return a published value and ours of the same cell, the first that has both, and how many cells were measured."""
+    """Return a published value and ours of the same cell, and how many cells were measured.
+
+    Of several cells that have both, it is the one whose values differ most; a target that was not reached is furthest off.
+    """
     both = [cell for cell in result.known if cell.published is not None]
     count = f"{len(result.known)} of {len(result.cells)} cells"
-    cell = (both or result.known)[0]
+    cell = max(both, key=_apart) if both else result.known[0]
     unit = unit_of(cell.metric).name
     name = ", ".join(cell.key)
     theirs = published(cell.published, cell.metric)
     theirs += " (full scale)" if theirs and not cell.comparable else ""
     return theirs, f"{count}; {name}: {ours(cell)} {unit}"
+
+
+def _apart(cell: Cell) -> float:
+    """Return by what share of the published value ours differs from it."""
+    if cell.difference is None or cell.published is None or not cell.published.value:
+        missed = cell.beyond and cell.comparable and cell.published is not None and not cell.published.beyond
+        return float("inf") if missed else 0.0
+    return abs(cell.difference / cell.published.value)
 
 
 def tables(results: dict[Path, list[Measured]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +10,7 @@ from rich.table import Table
 import fedquilt
 from fedquilt.base.memory import in_words
 from fedquilt.base.text import counted
-from fedquilt.cli.console import FAILED, err, out, warn
+from fedquilt.cli.console import FAILED, by_reason, err, out, warn
 from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scale, Sets, Unsets
 
 if TYPE_CHECKING:
@@ -48,10 +47,8 @@ def check(
         table.add_row(f"[bold]{name}[/bold]", text)
     out.print(table)
     bad = [row for row in found.short if row.state == "failed"]
-    for reason, names in groupby(sorted(bad, key=lambda row: row.reason or ""), key=lambda row: row.reason):
-        first, *others = [row.name for row in names]
-        more = f" and {counted(len(others), 'other')}" if others else ""
-        warn(f"the short trial of {first}{more} failed: {reason}")
+    for names, first in by_reason(bad):
+        warn(f"the short trial of {names} failed: {first.reason}")
     if bad:
         raise typer.Exit(FAILED)
 

@@ -6,12 +6,16 @@ Exit codes, which scripts rely on, are here too; 0 is done.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from fedquilt.base.text import visible
+from fedquilt.base.text import counted, visible
+
+if TYPE_CHECKING:
+    from fedquilt.experiment.sweeping.board import TrialProgress
 
 FAILED = 1
 """The run failed."""
@@ -63,3 +67,14 @@ def complain(error: Exception | str) -> None:
 def warn(message: Warning | str, *_: Any, **__: Any) -> None:
     """Write a warning; takes what `warnings.showwarning` is given."""
     err.print(f"warning: {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+def by_reason(trials: Iterable[TrialProgress]) -> Iterable[tuple[str, TrialProgress]]:
+    """Put trials that ended alike together: yield their names in a few words, and the first of them."""
+
+    def how(row: TrialProgress) -> tuple[str, str]:
+        return row.state, row.reason or ""
+
+    for _, alike in groupby(sorted(trials, key=how), key=how):
+        first, *others = alike
+        yield first.name + (f" and {counted(len(others), 'other')}" if others else ""), first

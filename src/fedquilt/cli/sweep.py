@@ -11,7 +11,7 @@ import typer
 
 import fedquilt
 from fedquilt.analysis.standing import HINT
-from fedquilt.cli.console import FAILED, INTERRUPTED, complain, out, say, warn
+from fedquilt.cli.console import FAILED, INTERRUPTED, by_reason, complain, out, say, warn
 from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scale, Sets, Unsets
 from fedquilt.cli.report import show_results
 
@@ -99,10 +99,9 @@ def _words(option: str, value: object) -> list[str]:
 
 def _close(done: SweepResult) -> None:
     """Say how the trials ended, and where their results are."""
-    for row in done.trials:
-        if row.state in ("failed", "diverged"):
-            why = f": {row.reason}" if row.reason else ""
-            warn(f"{row.name} {row.state}{why} (see {done.folder / row.name / 'log.txt'})")
+    for names, first in by_reason(row for row in done.trials if row.state in ("failed", "diverged")):
+        why = f": {first.reason}" if first.reason else ""
+        warn(f"{names} {first.state}{why} (see {done.folder / first.name / 'log.txt'})")
     if any(row.state == "finished" for row in done.trials):
         show_results(done.table)
     say(f"Trials: {done.folder}")

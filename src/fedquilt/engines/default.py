@@ -30,8 +30,11 @@ Chosen = ProcessEngine | InlineEngine
 A_CLIENT, A_STEP, A_PARAMETER = 2e-5, 2e-6, 1.5e-9
 """Seconds that the kernel for stacks takes for a client, a step and a parameter of a step, about: batches of ten."""
 
-A_TASK = 1e-2
-"""Seconds that a task of the kernel should take: much more than handing it over, and short beside a round."""
+A_TASK = 0.1
+"""Seconds that a task of the kernel should take: much more than handing it over. Tasks have about the same work each."""
+
+MODELS = 2**24
+"""Numbers in the models of a task's clients, at most: a bound on memory."""
 
 SMALL = 20_000
 """Parameters of a model whose compiled step is faster for several clients at once."""
@@ -90,7 +93,7 @@ def chosen(
 
     1. How local steps are executed: as `compute` says, or, for "auto", by `Execution.decided`.
     2. How many clients are trained at once: one, unless the whole step is compiled, or fused, and clients have no time
-       limit of their own. Then it is as many as make tasks of about 10 ms (fused), or a core's share of a round (compiled,
+       limit of their own. Then it is as many as make tasks of about 0.1 s (fused), or a core's share of a round (compiled,
        up to 20,000 parameters). It is the cores that count, not the workers: a trial of a sweep, which has one worker,
        gives the same bits as a run alone.
     3. How many workers: one per core, unless given, and never more than clients in a round.
@@ -120,7 +123,7 @@ def _block(execution: Execution, federation: Federation, cohort: int) -> int:
     steps = planned_steps(federation, rounds=1) / cohort
     a_client = A_CLIENT + steps * (A_STEP + federation.layout.size * A_PARAMETER)
     turns = max(round(cohort * a_client / A_TASK / cores()), 1)
-    return -(-cohort // min(turns * cores(), cohort))
+    return min(-(-cohort // min(turns * cores(), cohort)), max(MODELS // federation.layout.size, 1))
 
 
 def cohort_size(federation: Federation) -> int:

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from fedquilt.base.errors import FedquiltError, SpecError, reason_of
+from fedquilt.base.types import Indices
 from fedquilt.compute.device import CPU, Placement, require
 from fedquilt.compute.kernels import build
 from fedquilt.compute.kernels.stack import KERNEL
@@ -148,10 +149,27 @@ class Execution:
         return Program(view.replica, view.algorithm, view.agreement.largest, self.block, compiled)
 
     def blocks(self, planned: Plan) -> list[list[int]]:
-        """Cut a plan's slots into blocks, the largest clients first."""
+        """Cut a plan's slots into blocks, the largest clients first.
+
+        A fused client's bits do not depend on who is with it: there, every block gets about as much work as the others.
+        """
         slots_asked = np.asarray(planned.slots, dtype=np.int64)
-        slots = slots_asked[np.argsort(-planned.sizes[slots_asked - planned.first_slot], kind="stable")].tolist()
-        return [slots[first : first + self.block] for first in range(0, len(slots), self.block)]
+        slots = slots_asked[np.argsort(-planned.sizes[slots_asked - planned.first_slot], kind="stable")]
+        if self.compute == "fused" and self.block > 1:
+            return evenly(slots, -(-len(slots) // self.block))
+        return [slots[first : first + self.block].tolist() for first in range(0, len(slots), self.block)]
+
+
+def evenly(slots: Indices, count: int) -> list[list[int]]:
+    """Deal slots out to some blocks, forth and back again: from the largest client to the smallest, none gets much more.
+
+    >>> evenly(np.arange(8), 3)
+    [[0, 5, 6], [1, 4, 7], [2, 3]]
+    """
+    dealt = np.full((-(-len(slots) // max(count, 1)), count), -1, dtype=np.int64)
+    dealt.reshape(-1)[: len(slots)] = slots
+    dealt[1::2] = dealt[1::2, ::-1].copy()
+    return [[slot for slot in block if slot >= 0] for block in dealt.T.tolist()]
 
 
 def _rehearsal_at(view: Federation | Server | Site, placement: Placement) -> Rehearsal:

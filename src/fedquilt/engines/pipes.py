@@ -116,12 +116,8 @@ class Pipes:
         said, client_states = encode_task(task, model=slot, results=worker.results, broadcast=renew)
         worker.memory.at[0] = 0
         try:
-            worker.channel.send(said)
-            if renew:
-                worker.channel.send(broadcast)
-                worker.known = broadcast
-            if client_states:
-                worker.channel.send(client_states)
+            worker.channel.send(said, *([broadcast] if renew else []), *([client_states] if client_states else []))
+            worker.known = broadcast if renew else worker.known
         except (OSError, EOFError):
             # It has died, and its sentinel will say so. If it has worked before, this task has nothing to do with it.
             worker.lost = worker.proven

@@ -97,9 +97,7 @@ def _work(site: Site, program: BlockProgram | None, memory: SharedMemory, channe
             state = replace(state, broadcast=read_tensors(channel.receive()))
         task = decode_task(said, channel.receive() if said["client_states"] else b"")
         answer, tensors = encode_reply(perform(site, program, task, state, at), memory.results[said["results"]])
-        channel.send(answer)
-        if tensors:
-            channel.send(tensors)
+        channel.send(answer, *([tensors] if tensors else []))
 
 
 def _leave_with_parent() -> None:

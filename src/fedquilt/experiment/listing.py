@@ -29,6 +29,7 @@ class ListedRun:
     loss: float | None = None
     best: float | None = None
     seconds_left: float | None = None
+    digest: str | None = None
     problem: str | None = None
 
     def about(self) -> dict[str, Any]:
@@ -74,5 +75,6 @@ def _listed(folder: Path, run: ReadRun) -> ListedRun:
         about["loss"],
         None if best is None else best.get("accuracy", best.get("loss")),
         left,
+        about["digest"],
         "; ".join(about["damage"]) or None,
     )
