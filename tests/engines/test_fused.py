@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
 import fedquilt
+from fedquilt.algorithm.context import ClientBlock
 from fedquilt.algorithm.parts.sampling import Steps
 from fedquilt.algorithm.penalty import Penalty
 from fedquilt.compute.kernels.build import trouble
@@ -235,7 +236,7 @@ def test_a_clients_impossible_label_is_its_own_fault(blobs, unbalanced, fourier)
     datas = [replace(site._data_of(client), relabel=wrong if client == 1 else None) for client in range(3)]
     contexts = [site.context(state, 1, client, client, None) for client in range(3)]
     with pytest.raises(ValueError, match="class 4 is out of range: the model has scores for 3 classes"):
-        program.train_locally(contexts, datas, [{}])
+        program.train_locally(ClientBlock.of(contexts, datas), [{}])
 
 
 def test_what_is_no_stack():

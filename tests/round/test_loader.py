@@ -7,12 +7,12 @@ import pytest
 
 import fedquilt
 from fedquilt.algorithm.algorithm import Batches
-from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.context import ClientBlock, ClientData, Context
 from fedquilt.algorithm.parts.sampling import Epochs, Resample, Steps
 from fedquilt.base.schedule import Schedule
 from fedquilt.partition.partition import Partition
 from fedquilt.round.federation import Federation
-from fedquilt.round.loader import BatchLoader
+from fedquilt.round.loader import BatchLoader, drawn_at_once
 
 
 class FirstHalf(Epochs):
@@ -47,8 +47,16 @@ def test_the_same_batches(sample, blobs, smooth):
         for slot, client in enumerate([3, 0, 2, 1])
     ]
     datas = [ClientData(blobs, blobs.train, held.client(context.client)) for context in contexts]
-    together = BatchLoader.of_all(algorithm, contexts, datas)
-    for context, data, loader in zip(contexts, datas, together, strict=True):
-        alone = BatchLoader.of(algorithm, context, data)
-        assert np.array_equal(alone.batches.order, loader.batches.order)
-        assert np.array_equal(alone.batches.cuts, loader.batches.cuts)
+    block = ClientBlock.of(contexts, datas)
+    together, at_once = BatchLoader.of_all(algorithm, block), drawn_at_once(algorithm, block)
+    each = [BatchLoader.of(algorithm, context, data).batches for context, data in zip(contexts, datas, strict=True)]
+    for batches, loader in zip(each, together, strict=True):
+        assert np.array_equal(batches.order, loader.batches.order)
+        assert np.array_equal(batches.cuts, loader.batches.cuts)
+    plain = [Epochs(1, 3), Epochs(3, 4), Epochs(2, float("inf")), Epochs(Schedule(4, 0.9), Schedule(2, 1.2))]
+    assert (at_once is not None) == (sample in plain)
+    if at_once is not None:
+        assert np.array_equal(at_once.order, np.concatenate([batches.order for batches in each]))
+        assert np.array_equal(at_once.ends, np.concatenate([batches.cuts[1:] for batches in each]))
+        assert at_once.steps.tolist() == [len(batches.cuts) - 1 for batches in each]
+        assert at_once.counts.tolist() == [len(batches.order) for batches in each]

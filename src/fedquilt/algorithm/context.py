@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+import numpy as np
 from torch import Tensor
 
 from fedquilt.base.types import Indices
@@ -53,3 +55,49 @@ class ClientData:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ClientBlock:
+    """Clients that are trained at once, in their order.
+
+    What a client is given and holds is made when it is asked for, by its place in the block: there may be thousands.
+    `sizes` are how many examples the clients hold, `rows` those of all of them, one client after the other. `corrupt` says
+    whether some may be simulated as corrupt.
+    """
+
+    clients: Sequence[int]
+    slots: Sequence[int]
+    sizes: Sequence[int]
+    rows: Indices
+    context_of: Callable[[int], Context]
+    data_of: Callable[[int], ClientData]
+    corrupt: bool = False
+
+    @classmethod
+    def of(cls, contexts: Sequence[Context], datas: Sequence[ClientData]) -> ClientBlock:
+        """Put together what was made already."""
+        clients, slots = [context.client for context in contexts], [context.slot for context in contexts]
+        corrupt = any(context.tamper for context in contexts) or any(data.relabel for data in datas)
+        rows = np.concatenate([data.rows for data in datas])
+        return cls(
+            clients, slots, [len(data) for data in datas], rows, contexts.__getitem__, datas.__getitem__, corrupt
+        )
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    @cached_property
+    def first(self) -> Context:
+        """What the first client is given: the model, the round and the seed are everybody's."""
+        return self.context_of(0)
+
+    @cached_property
+    def contexts(self) -> list[Context]:
+        """What each client is given."""
+        return [self.context_of(place) for place in range(len(self))]
+
+    @cached_property
+    def datas(self) -> list[ClientData]:
+        """What each client holds."""
+        return [self.data_of(place) for place in range(len(self))]

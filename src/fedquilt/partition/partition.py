@@ -76,6 +76,27 @@ class Partition:
         """Count the examples of client k; cheap where there are a million clients."""
         return int(self.offsets[k + 1] - self.offsets[k])
 
+    def sizes_of(self, clients: Sequence[int]) -> list[int]:
+        """Count the examples of some clients.
+
+        >>> Partition.of([[4, 2], [0], [1, 3]]).sizes_of([2, 1])
+        [2, 1]
+        """
+        numbers = np.asarray(clients, dtype=np.int64)
+        return (self.offsets[numbers + 1] - self.offsets[numbers]).tolist()  # type: ignore[no-any-return]
+
+    def rows_of(self, clients: Sequence[int]) -> Indices:
+        """Return the positions that some clients hold, one client after the other.
+
+        >>> Partition.of([[4, 2], [0], [1, 3]]).rows_of([2, 0]).tolist()
+        [1, 3, 4, 2]
+        """
+        numbers = np.asarray(clients, dtype=np.int64)
+        sizes = self.offsets[numbers + 1] - self.offsets[numbers]
+        before = np.cumsum(sizes) - sizes
+        rows: Indices = self.indices[np.arange(sizes.sum()) + np.repeat(self.offsets[numbers] - before, sizes)]
+        return rows.astype(np.int64)
+
     def only(self, clients: Sequence[int]) -> tuple[Partition, Indices]:
         """Return the same clients, of whom only these hold examples, and the positions that those hold now.
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.context import ClientBlock, Context
 from fedquilt.algorithm.penalty import classifier_layer, watch
 from fedquilt.algorithm.transform import At
 from fedquilt.algorithm.updates import Answer, BlockUpdate
@@ -103,13 +103,12 @@ class Program:
         """Leave out what was mapped or compiled, which a spawned process makes anew."""
         return {name: value for name, value in self.__dict__.items() if name != "_run"}
 
-    def train_locally(
-        self, contexts: Sequence[Context], datas: Sequence[ClientData], givens: Sequence[dict[str, Tensors]]
-    ) -> BlockResult:
+    def train_locally(self, block: ClientBlock, givens: Sequence[dict[str, Tensors]]) -> BlockResult:
         """Train a block of clients that start from the same model."""
+        contexts = block.contexts
         self.replica.module.train()  # an evaluation may have come before
         algorithm, layout, round_ = self.algorithm, self.replica.layout, contexts[0].round
-        loaders = BatchLoader.of_all(algorithm, contexts, datas)
+        loaders = BatchLoader.of_all(algorithm, block)
         shape = self._shape(round_)
         padded = Padded.of(loaders, shape)
         missing = self.block - len(contexts) if self.compiled else 0
@@ -209,9 +208,7 @@ class BlockProgram(Protocol):
     @property
     def compiled(self) -> bool: ...  # noqa: D102
 
-    def train_locally(  # noqa: D102
-        self, contexts: Sequence[Context], datas: Sequence[ClientData], givens: Sequence[dict[str, Tensors]]
-    ) -> BlockResult: ...
+    def train_locally(self, block: ClientBlock, givens: Sequence[dict[str, Tensors]]) -> BlockResult: ...  # noqa: D102
 
 
 def _run_mapped(steps: RunSteps, now: Training, inputs: StepInputs, shared: Shared) -> tuple[Training, Tensor]:
@@ -244,8 +241,7 @@ def _step_of(now: Training, inputs: StepInputs, shared: Shared, step: int) -> tu
 def block_update(
     program: BlockProgram,
     algorithm: Algorithm,
-    contexts: Sequence[Context],
-    datas: Sequence[ClientData],
+    block: ClientBlock,
     gone: Mapping[int, int] = MappingProxyType({}),
 ) -> Sequence[Answer]:
     """Do what `client_update` does, for a block of clients at once.
@@ -253,28 +249,30 @@ def block_update(
     `gone` are rows of the block whose clients were left out, and how many examples these have. Stand-ins are trained there,
     on as many examples of another client, because the shape of a block decides the last bits of everybody in it.
     """
-    if gone or not sends_difference_alone(algorithm, contexts):
+    if gone or not sends_difference_alone(algorithm, block):
+        contexts, datas = block.contexts, block.datas
         opened = [_pinned(open_visit, algorithm, *each) for each in zip(contexts, datas, strict=True)]
         present = list(zip(contexts, datas, opened, strict=True))
         rows = list(present)
         for row, size in sorted(gone.items()):
             rows.insert(row, (contexts[0], replace(datas[0], rows=np.resize(datas[0].rows, size)), opened[0]))
         in_rows, of_rows, visits = zip(*rows, strict=True)
-        trained = program.train_locally(in_rows, of_rows, [visit.given for visit in visits])
+        trained = program.train_locally(ClientBlock.of(in_rows, of_rows), [visit.given for visit in visits])
         ends = [result for row, result in enumerate(trained) if row not in gone]
         return [_pinned(close_visit, algorithm, *visit, end) for visit, end in zip(present, ends, strict=True)]
-    trained = program.train_locally(contexts, datas, [{}])
-    after, start = trained.after, contexts[0].start
-    block = BlockUpdate(
-        clients=[context.client for context in contexts],
-        slots=[context.slot for context in contexts],
+    trained = program.train_locally(block, [{}])
+    after, start = trained.after, block.first.start
+    weight_of = {size: float(algorithm.weigh(size)) for size in set(block.sizes)}
+    update = BlockUpdate(
+        clients=block.clients,
+        slots=block.slots,
         values=replace(after, vector=after.vector.sub_(start.vector)),
-        weights=[float(algorithm.weigh(len(data))) for data in datas],
+        weights=[weight_of[size] for size in block.sizes],
         losses=trained.losses,
         steps=trained.steps,
         examples=trained.examples,
     )
-    return [block]
+    return [update]
 
 
 def _pinned(visit: Callable[..., T], algorithm: Algorithm, context: Context, *about: Any) -> T:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.context import ClientBlock, ClientData, Context
 from fedquilt.algorithm.exchange import Trained, Visit
 from fedquilt.algorithm.transform import At, changes_nothing, effective_steps
 from fedquilt.algorithm.updates import ClientUpdate
@@ -36,9 +35,10 @@ def client_update(algorithm: Algorithm, context: Context, data: ClientData) -> C
     return close_visit(algorithm, context, data, opened, result)
 
 
-def sends_difference_alone(algorithm: Algorithm, contexts: Sequence[Context]) -> bool:
+def sends_difference_alone(algorithm: Algorithm, block: ClientBlock) -> bool:
     """Say whether clients' updates are the difference between two models and nothing else."""
-    more = algorithm.exchanges or algorithm.local.keep or any(context.tamper for context in contexts)
+    tampered = block.corrupt and any(context.tamper for context in block.contexts)
+    more = algorithm.exchanges or algorithm.local.keep or tampered
     return not more and changes_nothing(algorithm.upload)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.context import ClientBlock
 from fedquilt.algorithm.parts.features import FeaturePenalty
 from fedquilt.algorithm.parts.losses import cross_entropy
 from fedquilt.algorithm.parts.plain_descent import PlainDescent, plain_descent
@@ -34,7 +34,7 @@ from fedquilt.compute.layout import ModelState, Tensors
 from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, Split
 from fedquilt.round.block import BlockResult
-from fedquilt.round.loader import BatchLoader
+from fedquilt.round.loader import BatchLoader, Order, drawn_at_once
 
 AT_ONCE = 2**22
 """Numbers of examples made ready at a time, about: a bound on memory. It changes no bits."""
@@ -64,22 +64,19 @@ class FusedProgram:
         assert found is not None
         return found
 
-    def train_locally(
-        self, contexts: Sequence[Context], datas: Sequence[ClientData], givens: Sequence[dict[str, Tensors]]
-    ) -> BlockResult:
+    def train_locally(self, block: ClientBlock, givens: Sequence[dict[str, Tensors]]) -> BlockResult:
         """Train a block of clients that start from the same model."""
         algorithm, plain = self.algorithm, self._descent
-        loaders = BatchLoader.of_all(algorithm, contexts, datas)
-        start = contexts[0].start
-        vectors = start.vector.repeat(len(contexts), 1)
+        start = block.first.start
+        vectors = start.vector.repeat(len(block), 1)
         velocities = torch.zeros_like(vectors) if plain.momentum else None
         given = torch.stack([self._given(each) for each in givens]) if plain.given else None
-        rate = float(np.float32(algorithm.local.rates[0](contexts[0].round)))
+        rate = float(np.float32(algorithm.local.rates[0](block.first.round)))
         descent = Descent(rate, plain.momentum, plain.decay, plain.pull)
         penalties = self._penalties(givens)
         offsets = {entry.name: entry.offset for entry in self.replica.layout.parameters}
-        lost, seen = np.zeros(len(loaders)), np.zeros(len(loaders))
-        for clients, examples in self._examples(loaders):
+        lost, seen, steps = np.zeros(len(block)), np.zeros(len(block)), np.zeros(len(block), dtype=np.int64)
+        for clients, examples in self._examples(block):
             of_clients = (None if each is None else each[clients] for each in (vectors, velocities, given))
             trained, moving, added = of_clients
             assert trained is not None
@@ -91,10 +88,10 @@ class FusedProgram:
             counts = np.add.reduceat(examples.sizes, examples.firsts)
             lost[clients] += losses * counts
             seen[clients] += counts
-        empty, whole = torch.zeros(len(loaders), 0), torch.zeros(len(loaders), 0, dtype=torch.int64)
-        steps = [len(loader.batches.cuts) - 1 for loader in loaders]
-        examples_seen = [len(loader.batches.order) for loader in loaders]
-        return BlockResult(ModelState(vectors, empty, whole), {}, (lost / seen).tolist(), steps, examples_seen)
+            steps[clients] += examples.steps
+        empty, whole = torch.zeros(len(block), 0), torch.zeros(len(block), 0, dtype=torch.int64)
+        after, losses = ModelState(vectors, empty, whole), (lost / seen).tolist()
+        return BlockResult(after, {}, losses, steps.tolist(), seen.astype(np.int64).tolist())
 
     def _given(self, given: dict[str, Tensors]) -> Tensor:
         """Add up what exchanges give a client, as one vector."""
@@ -113,43 +110,55 @@ class FusedProgram:
         sizes = torch.stack([each["examples"] for each in given]) if added.beta and added.norm == "client" else None
         return LastLayerPenalties(added.alpha, added.beta, added.gamma, added.squared, sizes, drawn)
 
-    def _examples(self, loaders: Sequence[BatchLoader]) -> Iterator[tuple[slice, Examples]]:
+    def _examples(self, block: ClientBlock) -> Iterator[tuple[slice, Examples]]:
         """Make examples ready, those of several small clients at a time, or of some steps of a large one."""
-        one = loaders[0].data.data
+        one, lengths = block.data_of(0).data, block.sizes
         most = one.at_once or max(AT_ONCE // self._stack.layers[0].inputs, 1)
-        first = 0
+        if one.augment is None and len(block.rows) <= most:
+            drawn = drawn_at_once(self.algorithm, block)
+            if drawn is not None:
+                yield slice(0, len(block)), self._all(block, drawn)
+                return
+        loaders, first = BatchLoader.of_all(self.algorithm, block), 0
         while first < len(loaders):
-            last, rows = first + 1, len(loaders[first].data)
+            last, rows = first + 1, lengths[first]
             if one.augment is not None or rows > most:
                 yield from ((slice(first, last), each) for each in self._in_order(loaders[first], most))
                 first = last
                 continue
-            while last < len(loaders) and rows + len(loaders[last].data) <= most:
-                rows += len(loaders[last].data)
+            while last < len(loaders) and rows + lengths[last] <= most:
+                rows += lengths[last]
                 last += 1
-            yield slice(first, last), self._gathered(loaders[first:last])
+            yield slice(first, last), self._gathered(loaders[first:last], lengths[first:last])
             first = last
 
-    def _gathered(self, loaders: Sequence[BatchLoader]) -> Examples:
+    def _all(self, block: ClientBlock, drawn: Order) -> Examples:
+        """Make the examples of all clients ready; batches find theirs by number."""
+        held = block.data_of(0)
+        x, y = held.data.batch(held.split, torch.from_numpy(block.rows))
+        before = np.cumsum(block.sizes) - block.sizes
+        return self._fit(x, y, None, drawn.order + np.repeat(before, drawn.counts), drawn.ends, drawn.steps)
+
+    def _gathered(self, loaders: Sequence[BatchLoader], lengths: Sequence[int]) -> Examples:
         """Make each of some clients' examples ready once; batches find theirs by number."""
         one = loaders[0].data
         rows = torch.from_numpy(rows_of([loader.data.rows for loader in loaders]))
         x, y = one.data.batch(one.split, rows)
-        starts = np.cumsum([0, *(len(loader.data) for loader in loaders)]).tolist()
+        starts = np.cumsum([0, *lengths[:-1]])
         if any(loader.data.relabel is not None for loader in loaders):
             y = y.clone()
-            for loader, begin in zip(loaders, starts, strict=False):
+            for loader, begin, length in zip(loaders, starts.tolist(), lengths, strict=True):
                 if loader.data.relabel is not None:
-                    mine = y[begin : begin + len(loader.data)]
+                    mine = y[begin : begin + length]
                     mine.copy_(loader.data.relabel(mine.clone(), one.data.classes))
         weights = None
         if loaders[0].weights is not None:
-            lengths = [len(loader.data) for loader in loaders]
-            parts = zip((loader.weights for loader in loaders), torch.split(y, lengths), strict=True)
+            parts = zip((loader.weights for loader in loaders), torch.split(y, list(lengths)), strict=True)
             weights = torch.cat([of_class[classes] for of_class, classes in parts if of_class is not None])
-        order = rows_of([loader.batches.order + begin for loader, begin in zip(loaders, starts, strict=False)])
-        ends = rows_of([loader.batches.cuts[1:] for loader in loaders])
-        steps = np.asarray([len(loader.batches.cuts) - 1 for loader in loaders], dtype=np.int64)
+        orders, cuts = [loader.batches.order for loader in loaders], [loader.batches.cuts for loader in loaders]
+        order = rows_of(orders) + np.repeat(starts, [len(each) for each in orders])
+        ends = rows_of([each[1:] for each in cuts])
+        steps = np.asarray([len(each) - 1 for each in cuts], dtype=np.int64)
         return self._fit(x, y, weights, order, ends, steps)
 
     def _in_order(self, loader: BatchLoader, most: int) -> Iterator[Examples]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm, Batches, Permuting, Sample, Shortened
-from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.context import ClientBlock, ClientData, Context
 from fedquilt.base.rng import brief_generator, generator
 from fedquilt.base.types import Indices
 from fedquilt.compute.kernels.permutations import permutations
@@ -40,25 +41,22 @@ class BatchLoader:
         return cls(data, batches, _importance(algorithm, context, data), context, algorithm.sample, purpose)
 
     @classmethod
-    def of_all(
-        cls, algorithm: Algorithm, contexts: Sequence[Context], datas: Sequence[ClientData]
-    ) -> list[BatchLoader]:
+    def of_all(cls, algorithm: Algorithm, block: ClientBlock) -> list[BatchLoader]:
         """Draw the batches of several clients of a round: the same ones, in less time than one after the other."""
-        sample, one, clients = algorithm.sample, contexts[0], list(zip(contexts, datas, strict=True))
-        if not isinstance(sample, Permuting) or "permutations" not in vars(
-            type(sample)
-        ):  # a subclass may draw otherwise
+        sample, round_, clients = (
+            algorithm.sample,
+            block.first.round,
+            list(zip(block.contexts, block.datas, strict=True)),
+        )
+        if not only_permutes(sample):
             return [cls.of(algorithm, *client) for client in clients]
-        sizes = [len(data) for data in datas]
-        draws_of = {size: sample.permutations(size, one.round) for size in set(sizes)}
-        draws = [draws_of[size] for size in sizes]
-        keys = [(context.client, context.slot) for context in contexts]
-        drawn = permutations(one.seed, "sample", one.round, keys, sizes, draws)
-        loaders, last = [], 0
-        for (context, data), size, count in zip(clients, sizes, draws, strict=True):
+        draws, drawn = _drawn(sample, block)
+        loaders, last, weighed = [], 0, algorithm.importance is not None
+        for (context, data), size, count in zip(clients, block.sizes, draws, strict=True):
             first, last = last, last + size * count
-            batches = sample.batches(size, [drawn[i : i + size] for i in range(first, last, max(size, 1))], one.round)
-            loaders.append(cls(data, batches, _importance(algorithm, context, data), context, sample, ""))
+            batches = sample.batches(size, [drawn[i : i + size] for i in range(first, last, max(size, 1))], round_)
+            weights = _importance(algorithm, context, data) if weighed else None
+            loaders.append(cls(data, batches, weights, context, algorithm.sample, ""))
         return loaders
 
     @property
@@ -91,6 +89,58 @@ class BatchLoader:
         data = self.data.data
         x, y = data.batch(self.data.split, torch.from_numpy(self.data.rows[order]), rng)
         return x, y if self.data.relabel is None else self.data.relabel(y, data.classes)
+
+
+def only_permutes(sample: Sample) -> TypeGuard[Permuting]:
+    """Say whether batches are made of permutations alone; a subclass may draw otherwise."""
+    return isinstance(sample, Permuting) and "permutations" in vars(type(sample))
+
+
+def _drawn(sample: Permuting, block: ClientBlock) -> tuple[list[int], Indices]:
+    """Draw the permutations of a block's clients: how many each has, and all of them in a row."""
+    first = block.first
+    draws_of = {size: sample.permutations(size, first.round) for size in set(block.sizes)}
+    draws = [draws_of[size] for size in block.sizes]
+    return draws, permutations(first.seed, "sample", first.round, block.clients, block.slots, block.sizes, draws)
+
+
+class Order(NamedTuple):
+    """Batches of several clients: which of its own examples each client takes, one client after the other.
+
+    `ends` are where every batch ends among those of its client, and `steps` how many batches each client has.
+    """
+
+    order: Indices
+    ends: Indices
+    steps: Indices
+    counts: Indices
+
+
+def drawn_at_once(algorithm: Algorithm, block: ClientBlock) -> Order | None:
+    """Draw the batches of a block's clients as a few arrays, where they are permutations in a row, or nothing is drawn.
+
+    They are those of `BatchLoader.of_all`, without an object for every client.
+    """
+    sample, round_ = algorithm.sample, block.first.round
+    if block.corrupt or algorithm.importance is not None or not only_permutes(sample):
+        return None
+    batches_of: dict[int, Batches] = {}
+    for size in set(block.sizes):
+        in_turn = [np.arange(size, dtype=np.int64)] * sample.permutations(size, round_)
+        batches_of[size] = sample.batches(size, in_turn, round_)
+        if in_turn and not np.array_equal(batches_of[size].order, np.concatenate(in_turn)):
+            return None
+    draws, order = _drawn(sample, block)
+    if not all(draws):
+        last = np.cumsum(np.asarray(block.sizes) * draws).tolist()
+        parts = zip(block.sizes, draws, [0, *last[:-1]], last, strict=True)
+        order = np.concatenate(
+            [order[first:end] if count else batches_of[size].order for size, count, first, end in parts]
+        )
+    cuts = [batches_of[size].cuts for size in block.sizes]
+    steps = np.asarray([len(each) - 1 for each in cuts], dtype=np.int64)
+    counts = np.asarray([len(batches_of[size].order) for size in block.sizes], dtype=np.int64)
+    return Order(order, np.concatenate([each[1:] for each in cuts]), steps, counts)
 
 
 def _importance(algorithm: Algorithm, context: Context, data: ClientData) -> Tensor | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.context import ClientBlock, ClientData, Context
 from fedquilt.algorithm.exchange import Visit
 from fedquilt.algorithm.metric import Metric
 from fedquilt.algorithm.parts.sampling import leaves_out_single
@@ -154,11 +154,12 @@ class Site:
         rows: list[Row] = list(zip(clients, slots, client_state, strict=True))
         for index, client in sorted(gone):
             rows.insert(index, (client, None, None))
-        held = [row for row in rows if self.partition.size(row[0])]
+        sizes = self.partition.sizes_of([client for client, _, _ in rows])
+        held = [row for row, size in zip(rows, sizes, strict=True) if size]
         faults = [
             Fault(client, slot, NOTHING, kind="no examples")
-            for client, slot, _ in rows
-            if slot is not None and not self.partition.size(client)
+            for (client, slot, _), size in zip(rows, sizes, strict=True)
+            if slot is not None and not size
         ]
         results = self._block_or_error(program, state, round_, held)
         if isinstance(results, BaseException):
@@ -204,10 +205,18 @@ class Site:
     ) -> Sequence[Answer]:
         """Train a block of clients, all of whom hold data, as one program; those without a slot have stand-ins."""
         present = _taking_part(rows)
-        contexts = [self.context(state, round_, *row) for row in present]
-        datas = [self._data_of(client) for client, _, _ in present]
-        sizes = {row: int(self.partition.size(client)) for row, (client, slot, _) in enumerate(rows) if slot is None}
-        return block_update(program, self.algorithm, contexts, datas, sizes)
+        clients = [client for client, _, _ in present]
+        block = ClientBlock(
+            clients=clients,
+            slots=[slot for _, slot, _ in present],
+            sizes=self.partition.sizes_of(clients),
+            rows=self.partition.rows_of(clients),
+            context_of=lambda place: self.context(state, round_, *present[place]),
+            data_of=lambda place: self._data_of(clients[place]),
+            corrupt=bool(self.simulation.corruption),
+        )
+        sizes = {row: self.partition.size(client) for row, (client, slot, _) in enumerate(rows) if slot is None}
+        return block_update(program, self.algorithm, block, sizes)
 
     def evaluate_clients(
         self, state: ServerState, round_: int, client: int, client_state: State | None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedquilt.algorithm.algorithm import Algorithm
-from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.context import ClientBlock, ClientData, Context
 from fedquilt.algorithm.state import ServerState
 from fedquilt.base.errors import FedquiltError, reason_of
 from fedquilt.compute.layout import Tensors
@@ -30,7 +30,7 @@ def warm_up(program: BlockProgram, site: Site, state: ServerState) -> None:
     datas = [ClientData(site.data, split, np.arange(sizes[client]) % len(split)) for client in chosen]
     try:
         givens = _givens(program.algorithm, contexts, datas)
-        program.train_locally(contexts, datas, givens)
+        program.train_locally(ClientBlock.of(contexts, datas), givens)
     except Exception as error:
         if not _trains_singly(program.algorithm, contexts, datas):
             return  # It is not the program: clients will say in the first round what is wrong.
