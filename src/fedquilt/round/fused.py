@@ -34,7 +34,7 @@ from fedquilt.compute.layout import ModelState, Tensors
 from fedquilt.compute.replica import Replica
 from fedquilt.data.data import Data, Split
 from fedquilt.round.block import BlockResult
-from fedquilt.round.loader import BatchLoader, Order, drawn_at_once
+from fedquilt.round.loader import BatchLoader, BlockBatches, drawn_at_once
 
 AT_ONCE = 2**22
 """Numbers of examples made ready at a time, about: a bound on memory. It changes no bits."""
@@ -132,7 +132,7 @@ class FusedProgram:
             yield slice(first, last), self._gathered(loaders[first:last], lengths[first:last])
             first = last
 
-    def _all(self, block: ClientBlock, drawn: Order) -> Examples:
+    def _all(self, block: ClientBlock, drawn: BlockBatches) -> Examples:
         """Make the examples of all clients ready; batches find theirs by number."""
         held = block.data_of(0)
         x, y = held.data.batch(held.split, torch.from_numpy(block.rows))

@@ -104,7 +104,7 @@ def _drawn(sample: Permuting, block: ClientBlock) -> tuple[list[int], Indices]:
     return draws, permutations(first.seed, "sample", first.round, block.clients, block.slots, block.sizes, draws)
 
 
-class Order(NamedTuple):
+class BlockBatches(NamedTuple):
     """Batches of several clients: which of its own examples each client takes, one client after the other.
 
     `ends` are where every batch ends among those of its client, and `steps` how many batches each client has.
@@ -116,7 +116,7 @@ class Order(NamedTuple):
     counts: Indices
 
 
-def drawn_at_once(algorithm: Algorithm, block: ClientBlock) -> Order | None:
+def drawn_at_once(algorithm: Algorithm, block: ClientBlock) -> BlockBatches | None:
     """Draw the batches of a block's clients as a few arrays, where they are permutations in a row, or nothing is drawn.
 
     They are those of `BatchLoader.of_all`, without an object for every client.
@@ -140,7 +140,7 @@ def drawn_at_once(algorithm: Algorithm, block: ClientBlock) -> Order | None:
     cuts = [batches_of[size].cuts for size in block.sizes]
     steps = np.asarray([len(each) - 1 for each in cuts], dtype=np.int64)
     counts = np.asarray([len(batches_of[size].order) for size in block.sizes], dtype=np.int64)
-    return Order(order, np.concatenate([each[1:] for each in cuts]), steps, counts)
+    return BlockBatches(order, np.concatenate([each[1:] for each in cuts]), steps, counts)
 
 
 def _importance(algorithm: Algorithm, context: Context, data: ClientData) -> Tensor | None:
