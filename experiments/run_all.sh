@@ -45,3 +45,9 @@ sweep ozdayi-2020/table-1 full
 sweep ozdayi-2020/table-2 full
 sweep ozdayi-2020/combinations full --only 5% --only agreed --only 0.9
 sweep hsu-2019/figure-5 middle
+
+# All that is left, in the papers' own settings: weeks on two cores; some need photographs or texts that must be fetched first.
+for file in experiments/*-20*/*.toml experiments/benchmark/*.toml; do
+    name=${file#experiments/}
+    sweep "${name%.toml}" full
+done
