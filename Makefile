@@ -9,7 +9,7 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.installed
 DOCS := $(VENV)/.docs
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
-# Commands start faster so where Python does not keep bytecode by itself (PYTHONDONTWRITEBYTECODE).
+# This makes commands start faster where Python does not keep bytecode by itself (PYTHONDONTWRITEBYTECODE).
 BYTECODE = $(BIN)/python -m compileall -q src
 # Where `fedquilt sweep experiments/demo/demo.toml` writes.
 DEMO := runs/demo

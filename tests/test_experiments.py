@@ -92,7 +92,7 @@ def test_drawings_have_a_curve_for_every_cell_and_are_there(results: Any) -> Non
     assert [path for _, _, path in figures if not path.exists()] == [], "run python tools/results.py --write"
     (table,) = [each for each in drawn if each.path.name == "table-1.jsonl" and "mcmahan" in str(each.path)]
     curves = [entry["name"] for figure in table.drawn for entry in legend(figure)]
-    assert sorted(curves) == sorted(cell.key[2] for cell in table.known) != []
+    assert sorted(curves) == sorted(f"C = {cell.key[2]}" for cell in table.known) != []
 
 
 def legend(figure: Any) -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ def test_kept_metrics_give_the_cells_of_the_runs(kept: Any, tmp_path: Path) -> N
     )
     emds = {trial.name: 1.0 + (trial.cell == ("2",)) for trial in read.trials}
     curves, *maps = draw(dict.fromkeys(emds, 1.0))
-    assert [entry["name"] for entry in legend(curves)] == ["epochs 1", "epochs 2"]
+    assert [entry["name"] for entry in legend(curves)] == ["epochs = 1", "epochs = 2"]
     assert [figure.name for figure in maps] == ["map-1"]
     assert [figure.name for figure in draw(emds)] == ["curves-1", "skew-1", "map-1"]
     changed = experiment(tables | {"run": {"rounds": 5, "eval_every": 2}})

@@ -30,7 +30,7 @@ from fedquilt.experiment.design.experiment import experiment as read_experiment
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.results.cells import Cell, cells_from
 from fedquilt.experiment.results.markdown import to_markdown
-from fedquilt.experiment.results.table import table_of
+from fedquilt.experiment.results.table import heading, table_of
 from fedquilt.experiment.results.written import ours, published, unit_of
 
 PAPERS = {
@@ -50,6 +50,7 @@ class Measured:
 
     scale: str
     title: str
+    axes: tuple[str, ...]
     table: str
     cells: tuple[Cell, ...]
     figures: str
@@ -95,7 +96,7 @@ def _measured(file: Path, scale: str) -> Measured:
     emds = {trial: line["emd"] for trial, line in lines.items() if line.get("emd") is not None}
     drawn = tuple(drawings.drawings(file.stem, experiment, outcomes, cells, emds))
     shown = "\n".join(text for text in (figures(path, experiment), _shown(drawn, path)) if text)
-    return Measured(scale, experiment.title, table, tuple(cells), shown, drawn, path)
+    return Measured(scale, experiment.title, experiment.key_axes, table, tuple(cells), shown, drawn, path)
 
 
 def _shown(drawn: Sequence[Figure], path: Path) -> str:
@@ -193,7 +194,7 @@ def headline(result: Measured) -> tuple[str, str]:
     count = f"{len(result.known)} of {len(result.cells)} cells"
     cell = max(both, key=_apart) if both else result.known[0]
     unit = unit_of(cell.metric).name
-    name = ", ".join(cell.key)
+    name = ", ".join(heading(axis, case) for axis, case in zip(result.axes, cell.key, strict=False))
     theirs = published(cell.published, cell.metric)
     theirs += " (full scale)" if theirs and not cell.comparable else ""
     return theirs, f"{count}; {name}: {ours(cell)} {unit}"

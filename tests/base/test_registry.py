@@ -67,7 +67,7 @@ def test_every_registered_function_is_found_in_its_folder() -> None:
 
 ASK = """
 import json, sys
-from fedquilt.cli.app import main
+from fedquilt.__main__ import main
 for words in json.loads(sys.argv[1]):
     sys.argv[1:] = words
     try:

@@ -237,6 +237,10 @@ def test_a_clients_impossible_label_is_its_own_fault(blobs, unbalanced, fourier)
     contexts = [site.context(state, 1, client, client, None) for client in range(3)]
     with pytest.raises(ValueError, match="class 4 is out of range: the model has scores for 3 classes"):
         program.train_locally(ClientBlock.of(contexts, datas), [{}])
+    labels = replace(blobs.train, y=blobs.train.y + 3)
+    datas = [replace(site._data_of(client), split=labels) for client in range(3)]
+    with pytest.raises(ValueError, match="is out of range: the model has scores for 3 classes"):
+        program.train_locally(ClientBlock.of(contexts, datas), [{}])
 
 
 def test_what_is_no_stack():

@@ -1,6 +1,6 @@
 """Batches of several clients that are drawn at once are those that are drawn one by one."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -23,9 +23,24 @@ class FirstHalf(Epochs):
         return Batches(order[: cuts[1]], cuts[:2])
 
 
+@dataclass(frozen=True)
+class Inverted:
+    """Draws permutations, and takes their inverses; that of an order that is not shuffled is the same."""
+
+    def __call__(self, examples, rng, round_=1):
+        return self.batches(examples, [rng.permutation(examples)], round_)
+
+    def permutations(self, examples, round_=1):
+        return 1
+
+    def batches(self, examples, drawn, round_=1):
+        return Batches(np.argsort(drawn[0]), np.array([0, examples]))
+
+
 @pytest.mark.parametrize(
     "sample",
     [
+        Inverted(),
         Epochs(1, 3),
         Epochs(3, 4),
         Epochs(3, 4, reshuffle=False),

@@ -62,30 +62,37 @@ class ClientBlock:
     """Clients that are trained at once, in their order.
 
     What a client is given and holds is made when it is asked for, by its place in the block: there may be thousands.
-    `sizes` are how many examples the clients hold, `rows` those of all of them, one client after the other. `corrupt` says
-    whether some may be simulated as corrupt.
+    `sizes` are how many examples the clients hold; `corrupt` says whether some may be simulated as corrupt.
     """
 
     clients: Sequence[int]
     slots: Sequence[int]
     sizes: Sequence[int]
-    rows: Indices
     context_of: Callable[[int], Context]
     data_of: Callable[[int], ClientData]
+    rows_of: Callable[[], Indices]
     corrupt: bool = False
 
     @classmethod
     def of(cls, contexts: Sequence[Context], datas: Sequence[ClientData]) -> ClientBlock:
         """Put together what was made already."""
-        clients, slots = [context.client for context in contexts], [context.slot for context in contexts]
-        corrupt = any(context.tamper for context in contexts) or any(data.relabel for data in datas)
-        rows = np.concatenate([data.rows for data in datas])
         return cls(
-            clients, slots, [len(data) for data in datas], rows, contexts.__getitem__, datas.__getitem__, corrupt
+            clients=[context.client for context in contexts],
+            slots=[context.slot for context in contexts],
+            sizes=[len(data) for data in datas],
+            context_of=contexts.__getitem__,
+            data_of=datas.__getitem__,
+            rows_of=lambda: np.concatenate([data.rows for data in datas]),
+            corrupt=any(context.tamper for context in contexts) or any(data.relabel for data in datas),
         )
 
     def __len__(self) -> int:
         return len(self.clients)
+
+    @cached_property
+    def rows(self) -> Indices:
+        """The positions of all clients' examples, one client after the other."""
+        return self.rows_of()
 
     @cached_property
     def first(self) -> Context:
@@ -101,3 +108,19 @@ class ClientBlock:
     def datas(self) -> list[ClientData]:
         """What each client holds."""
         return [self.data_of(place) for place in range(len(self))]
+
+    def part(self, first: int, last: int) -> ClientBlock:
+        """Return the clients from one place to before another as a block of their own."""
+        if (first, last) == (0, len(self)):
+            return self
+        before = sum(self.sizes[:first])
+        rows = slice(before, before + sum(self.sizes[first:last]))
+        return ClientBlock(
+            clients=self.clients[first:last],
+            slots=self.slots[first:last],
+            sizes=self.sizes[first:last],
+            context_of=lambda place: self.context_of(first + place),
+            data_of=lambda place: self.data_of(first + place),
+            rows_of=lambda: self.rows[rows],
+            corrupt=self.corrupt,
+        )

@@ -33,8 +33,8 @@ A_CLIENT, A_STEP, A_PARAMETER = 2e-5, 2e-6, 1.5e-9
 A_TASK = 0.1
 """Seconds that a task of the kernel should take: much more than handing it over. Tasks have about the same work each."""
 
-MODELS = 2**24
-"""Numbers in the models of a task's clients, at most: a bound on memory."""
+MODELS = 2**22
+"""Numbers in the models of a task's clients, at most: a worker has up to five copies of them."""
 
 SMALL = 20_000
 """Parameters of a model whose compiled step is faster for several clients at once."""
@@ -93,9 +93,9 @@ def chosen(
 
     1. How local steps are executed: as `compute` says, or, for "auto", by `Execution.decided`.
     2. How many clients are trained at once: one, unless the whole step is compiled, or fused, and clients have no time
-       limit of their own. Then it is as many as make tasks of about 0.1 s (fused), or a core's share of a round (compiled,
-       up to 20,000 parameters). It is the cores that count, not the workers: a trial of a sweep, which has one worker,
-       gives the same bits as a run alone.
+       limit of their own. Then it is a core's share of a round (compiled, up to 20,000 parameters), or, fused, as many of
+       that share as make tasks of about 0.1 s, and whose models have four million parameters together. It is the cores
+       that count, not the workers: a trial of a sweep, which has one worker, gives the same bits as a run alone.
     3. How many workers: one per core, unless given, and never more than clients in a round.
 
     What takes a while is said before it begins.

@@ -148,20 +148,22 @@ class Execution:
             keep_apart()  # again: the environment may have changed since it was tried
         return Program(view.replica, view.algorithm, view.agreement.largest, self.block, compiled)
 
-    def blocks(self, planned: Plan) -> list[list[int]]:
+    def blocks(self, planned: Plan, lanes: int = 1) -> list[list[int]]:
         """Cut a plan's slots into blocks, the largest clients first.
 
-        A fused client's bits do not depend on who is with it: there, every block gets about as much work as the others.
+        A fused client's bits do not depend on who is with it: there, every block gets about as much work as the others, and
+        each of as many workers as there are `lanes` as many blocks.
         """
         slots_asked = np.asarray(planned.slots, dtype=np.int64)
         slots = slots_asked[np.argsort(-planned.sizes[slots_asked - planned.first_slot], kind="stable")]
         if self.compute == "fused" and self.block > 1:
-            return evenly(slots, -(-len(slots) // self.block))
+            turns = -(-len(slots) // (self.block * max(lanes, 1)))
+            return evenly(slots, min(turns * max(lanes, 1), len(slots)))
         return [slots[first : first + self.block].tolist() for first in range(0, len(slots), self.block)]
 
 
 def evenly(slots: Indices, count: int) -> list[list[int]]:
-    """Deal slots out to some blocks, forth and back again: from the largest client to the smallest, none gets much more.
+    """Deal slots out to some blocks, back and forth from the largest client to the smallest: none gets much more work.
 
     >>> evenly(np.arange(8), 3)
     [[0, 5, 6], [1, 4, 7], [2, 3]]

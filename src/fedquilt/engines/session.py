@@ -58,7 +58,7 @@ class ScheduledSession:
 
     def run(self, planned: Plan, state: ServerState, store: ClientStore) -> Iterator[Answer]:
         """Begin to run the plan's clients, the largest first."""
-        blocks, sums = self.execution.blocks(planned), self._sums(planned)
+        blocks, sums = self.execution.blocks(planned, len(self.scheduler.lanes)), self._sums(planned)
         if self.grouping is not None:
             blocks = self.grouping.grouped(blocks, len(self.scheduler.lanes), sums is not None)
         return updates(self._noted(self.begin(planned, state, store, blocks, sums)))

@@ -76,25 +76,24 @@ class Partition:
         """Count the examples of client k; cheap where there are a million clients."""
         return int(self.offsets[k + 1] - self.offsets[k])
 
-    def sizes_of(self, clients: Sequence[int]) -> list[int]:
+    def sizes_of(self, clients: Sequence[int]) -> Indices:
         """Count the examples of some clients.
 
-        >>> Partition.of([[4, 2], [0], [1, 3]]).sizes_of([2, 1])
+        >>> Partition.of([[4, 2], [0], [1, 3]]).sizes_of([2, 1]).tolist()
         [2, 1]
         """
         numbers = np.asarray(clients, dtype=np.int64)
-        return (self.offsets[numbers + 1] - self.offsets[numbers]).tolist()  # type: ignore[no-any-return]
+        return self.offsets[numbers + 1] - self.offsets[numbers]
 
-    def rows_of(self, clients: Sequence[int]) -> Indices:
+    def of_clients(self, clients: Sequence[int]) -> Indices:
         """Return the positions that some clients hold, one client after the other.
 
-        >>> Partition.of([[4, 2], [0], [1, 3]]).rows_of([2, 0]).tolist()
+        >>> Partition.of([[4, 2], [0], [1, 3]]).of_clients([2, 0]).tolist()
         [1, 3, 4, 2]
         """
-        numbers = np.asarray(clients, dtype=np.int64)
-        sizes = self.offsets[numbers + 1] - self.offsets[numbers]
-        before = np.cumsum(sizes) - sizes
-        rows: Indices = self.indices[np.arange(sizes.sum()) + np.repeat(self.offsets[numbers] - before, sizes)]
+        sizes = self.sizes_of(clients)
+        starts = self.offsets[np.asarray(clients, dtype=np.int64)] - (np.cumsum(sizes) - sizes)
+        rows: Indices = self.indices[np.arange(sizes.sum()) + np.repeat(starts, sizes)]
         return rows.astype(np.int64)
 
     def only(self, clients: Sequence[int]) -> tuple[Partition, Indices]:
@@ -109,7 +108,7 @@ class Partition:
         hosted = np.unique(np.asarray(clients, dtype=np.int64))
         sizes = np.zeros(len(self), dtype=np.int64)
         sizes[hosted] = self.sizes[hosted]
-        rows = np.concatenate([np.zeros(0, dtype=np.int64), *(self.client(k) for k in hosted.tolist())])
+        rows = self.of_clients(hosted.tolist())
         return Partition.by_sizes(np.arange(len(rows)), sizes), rows
 
     @property

@@ -112,24 +112,24 @@ class FusedProgram:
 
     def _examples(self, block: ClientBlock) -> Iterator[tuple[slice, Examples]]:
         """Make examples ready, those of several small clients at a time, or of some steps of a large one."""
-        one, lengths = block.data_of(0).data, block.sizes
-        most = one.at_once or max(AT_ONCE // self._stack.layers[0].inputs, 1)
-        if one.augment is None and len(block.rows) <= most:
-            drawn = drawn_at_once(self.algorithm, block)
-            if drawn is not None:
-                yield slice(0, len(block)), self._all(block, drawn)
-                return
-        loaders, first = BatchLoader.of_all(self.algorithm, block), 0
-        while first < len(loaders):
-            last, rows = first + 1, lengths[first]
-            if one.augment is not None or rows > most:
-                yield from ((slice(first, last), each) for each in self._in_order(loaders[first], most))
-                first = last
-                continue
-            while last < len(loaders) and rows + lengths[last] <= most:
-                rows += lengths[last]
+        data = block.data_of(0).data
+        most = data.at_once or max(AT_ONCE // self._stack.layers[0].inputs, 1)
+        first = 0
+        while first < len(block):
+            last, rows = first + 1, block.sizes[first]
+            large = data.augment is not None or rows > most
+            while not large and last < len(block) and rows + block.sizes[last] <= most:
+                rows += block.sizes[last]
                 last += 1
-            yield slice(first, last), self._gathered(loaders[first:last], lengths[first:last])
+            part, clients = block.part(first, last), slice(first, last)
+            drawn = None if large else drawn_at_once(self.algorithm, part)
+            if drawn is not None:
+                yield clients, self._all(part, drawn)
+            elif large:
+                (loader,) = BatchLoader.of_all(self.algorithm, part)
+                yield from ((clients, each) for each in self._in_order(loader, most))
+            else:
+                yield clients, self._gathered(BatchLoader.of_all(self.algorithm, part), part.sizes)
             first = last
 
     def _all(self, block: ClientBlock, drawn: BlockBatches) -> Examples:

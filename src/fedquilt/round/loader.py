@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm, Batches, Permuting, Sample, Shortened
 from fedquilt.algorithm.context import ClientBlock, ClientData, Context
+from fedquilt.algorithm.parts.sampling import Epochs
 from fedquilt.base.rng import brief_generator, generator
 from fedquilt.base.types import Indices
 from fedquilt.compute.kernels.permutations import permutations
@@ -119,10 +120,11 @@ class BlockBatches(NamedTuple):
 def drawn_at_once(algorithm: Algorithm, block: ClientBlock) -> BlockBatches | None:
     """Draw the batches of a block's clients as a few arrays, where they are permutations in a row, or nothing is drawn.
 
-    They are those of `BatchLoader.of_all`, without an object for every client.
+    They are those of `BatchLoader.of_all`, without an object for every client. Only `Epochs` is known to take permutations
+    as they are, if it takes all of one.
     """
     sample, round_ = algorithm.sample, block.first.round
-    if block.corrupt or algorithm.importance is not None or not only_permutes(sample):
+    if block.corrupt or algorithm.importance is not None or type(sample) is not Epochs:
         return None
     batches_of: dict[int, Batches] = {}
     for size in set(block.sizes):

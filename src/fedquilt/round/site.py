@@ -154,7 +154,7 @@ class Site:
         rows: list[Row] = list(zip(clients, slots, client_state, strict=True))
         for index, client in sorted(gone):
             rows.insert(index, (client, None, None))
-        sizes = self.partition.sizes_of([client for client, _, _ in rows])
+        sizes = self.partition.sizes_of([client for client, _, _ in rows]).tolist()
         held = [row for row, size in zip(rows, sizes, strict=True) if size]
         faults = [
             Fault(client, slot, NOTHING, kind="no examples")
@@ -209,10 +209,10 @@ class Site:
         block = ClientBlock(
             clients=clients,
             slots=[slot for _, slot, _ in present],
-            sizes=self.partition.sizes_of(clients),
-            rows=self.partition.rows_of(clients),
+            sizes=self.partition.sizes_of(clients).tolist(),
             context_of=lambda place: self.context(state, round_, *present[place]),
             data_of=lambda place: self._data_of(clients[place]),
+            rows_of=lambda: self.partition.of_clients(clients),
             corrupt=bool(self.simulation.corruption),
         )
         sizes = {row: self.partition.size(client) for row, (client, slot, _) in enumerate(rows) if slot is None}

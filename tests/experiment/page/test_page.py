@@ -138,10 +138,10 @@ def test_curves_are_hidden_and_shown(opened: Callable[..., Any]) -> None:
     holder = page.locator("[data-figure='1-curves']")
     buttons = holder.locator(".legend button")
     assert buttons.all_text_contents() == [
-        "FedAvg, alpha 0.5",
-        "FedAvg, alpha 100",
-        "FedAvgM, alpha 0.5",
-        "FedAvgM, alpha 100",
+        "FedAvg, alpha = 0.5",
+        "FedAvg, alpha = 100",
+        "FedAvgM, alpha = 0.5",
+        "FedAvgM, alpha = 100",
     ]
     bands = holder.locator(".mark-area path[aria-roledescription='area mark']")
     shown = bands.count()
@@ -199,7 +199,7 @@ def test_resizing_and_printing(opened: Callable[..., Any], tmp_path: Path) -> No
 
 def test_what_it_takes_to_make_a_cell_again(opened: Callable[..., Any], finished: Path) -> None:
     page = opened()
-    cell = page.locator("details", has_text="FedAvgM, alpha 100").first
+    cell = page.locator("details", has_text="FedAvgM, alpha = 100").first
     text = cell.text_content()
     trial = next(path for path in sorted(finished.iterdir()) if path.name.startswith("FedAvgM,alpha=100,lr=0.2"))
     made = json.loads((trial / "environment.json").read_text())
@@ -226,4 +226,4 @@ def test_tables_and_figures_can_be_taken_along(opened: Callable[..., Any]) -> No
         page.locator("[data-figure='1-curves'] .save button", has_text="SVG").click()
     saved = Path(saving.value.path()).read_text(encoding="utf-8")
     assert saved.startswith("<svg")
-    assert "FedAvgM, alpha 100" in saved, "the legend is part of what is saved"
+    assert "FedAvgM, alpha = 100" in saved, "the legend is part of what is saved"

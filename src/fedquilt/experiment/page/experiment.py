@@ -28,7 +28,7 @@ from fedquilt.experiment.results.outcome import GIVEN_UP, Outcome
 from fedquilt.experiment.results.race import overtaken
 from fedquilt.experiment.results.selection import trials_of
 from fedquilt.experiment.results.shaped import AGREES, agreement
-from fedquilt.experiment.results.table import table_of
+from fedquilt.experiment.results.table import is_number, table_of
 from fedquilt.experiment.results.written import ours, unit_of
 
 
@@ -96,11 +96,11 @@ def name_of(experiment: Experiment, cell: Sequence[str], without: Collection[str
     >>> digits = {"run": {"rounds": 3}, "data": {"name": "digits"}, "partition": {"name": "iid", "clients": 10}}
     >>> digits |= {"model": {"name": "softmax_regression"}, "method": {"name": "fed_avg"}}
     >>> name_of(design.experiment(digits | {"grid": {"method.lr": [0.1, 0.5], "method.epochs": [1, 5]}}), ("0.1", "5"))
-    'lr 0.1, epochs 5'
+    'lr = 0.1, epochs = 5'
     """
     axes = experiment.blueprint.axes
     pieces = [
-        case if axis.named else f"{axis.name} {case}"
+        case if axis.named and not is_number(case) else f"{axis.name} = {case}"
         for axis, case in zip(axes, cell, strict=False)
         if len(axis.cases) > 1 and axis.name not in without
     ]

@@ -92,14 +92,23 @@ class ResultTable:
 def heading(axis: str, case: str) -> str:
     """Write a case as the heading of a column: a number needs the name of its axis, to be understood.
 
-    >>> heading("batch", "10"), heading("method", "FedAvg")
-    ('batch = 10', 'FedAvg')
+    >>> heading("batch", "10"), heading("batch", "∞"), heading("method", "FedAvg")
+    ('batch = 10', 'batch = ∞', 'FedAvg')
+    """
+    return f"{axis} = {case}" if is_number(case) else case
+
+
+def is_number(case: str) -> bool:
+    """Say whether a case is a number, which says nothing without the name of its axis.
+
+    >>> is_number("0.1"), is_number("∞"), is_number("5%")
+    (True, True, False)
     """
     try:
-        float(case)
+        float(case.replace("∞", "inf"))
     except ValueError:
-        return case
-    return f"{axis} = {case}"
+        return False
+    return True
 
 
 def table_of(experiment: Experiment, cells: Sequence[Cell]) -> ResultTable:
