@@ -89,7 +89,7 @@ def _measured(file: Path, scale: str) -> Measured:
     path = kept.kept_path(file, scale)
     outcomes = kept.read_kept(experiment, path)
     cells = cells_from(experiment, outcomes)
-    some = [cell for cell in cells if cell.value is not None or cell.published is not None]
+    some = [cell for cell in cells if cell.run or cell.value is not None or cell.published is not None]
     table = to_markdown(table_of(experiment, some or cells))
     usable = {outcome.trial.name for outcome in outcomes if outcome.ended}
     lines = {trial: line for trial, line in kept.read_lines(path).items() if trial in usable}
