@@ -22,6 +22,7 @@ LONGEST = 2**36
 
 _CHUNK = 2**20
 _PARTS = 16  # POSIX promises that so many can be written at once
+_AT_ONCE = 2**30  # bytes; macOS refuses more than 2 GiB
 
 
 @dataclass(eq=False)
@@ -38,8 +39,11 @@ class Channel:
         parts = [part for each in messages for part in (_HEADER.pack(self.token, len(each)), each, self.token)]
         rest = [memoryview(part) for part in parts if part]
         while rest:
+            some = rest[:_PARTS]
             try:
-                written = os.writev(self.pipe.fileno(), rest[:_PARTS])
+                written = os.writev(
+                    self.pipe.fileno(), some if sum(map(len, some)) <= _AT_ONCE else [rest[0][:_AT_ONCE]]
+                )
             except BlockingIOError:
                 self._wait(select.POLLOUT)
                 continue
