@@ -55,7 +55,8 @@ def check(
 
 def _lines(found: Estimate) -> dict[str, str]:
     experiment, blueprint = found.experiment, found.experiment.blueprint
-    axes = " × ".join(f"{name} ({len(cases)})" for name, cases in experiment.axes.items())
+    asked = zip(experiment.axes, zip(*experiment.cells, strict=True), strict=True) if experiment.cells else ()
+    axes = " × ".join(f"{name} ({len(set(cases))})" for name, cases in asked)
     lines = {"experiment": experiment.title, "cells": f"{len(experiment.cells):,}" + (f": {axes}" if axes else "")}
     each = max(found.listed // (len(experiment.cells) * blueprint.repeats), 1)
     tuned = "proposals of a search" if blueprint.search is not None else "combinations of tuned values"

@@ -102,8 +102,9 @@ def _close(done: SweepResult) -> None:
     for names, first in by_reason(row for row in done.trials if row.state in ("failed", "diverged")):
         why = f": {first.reason}" if first.reason else ""
         warn(f"{names} {first.state}{why} (see {done.folder / first.name / 'log.txt'})")
-    if any(row.state == "finished" for row in done.trials):
+    some = any(row.state == "finished" for row in done.trials)
+    if some:
         show_results(done.table)
     say(f"Trials: {done.folder}")
-    if not (done.interrupted or done.out_of_time):
+    if some and not (done.interrupted or done.out_of_time):
         say(f"Page: fedquilt report {shlex.quote(str(done.folder))}")

@@ -95,6 +95,8 @@ def test_lines() -> None:
     lines.show(made)
     made.change(2, state="running", round=7)
     lines.show(made)
+    made.change(2, state="failed", reason="no such layer")
+    lines.show(made)
     assert isinstance(console.file, io.StringIO)
     name, last = (trial.name for trial in EXPERIMENT.trials[1:3])
     assert console.file.getvalue().splitlines() == [
@@ -102,4 +104,5 @@ def test_lines() -> None:
         f"rates: [2/3] {name}: starts",
         f"rates: [2/3] {name}: failed after 0 rounds in 0:00: no such layer",
         f"rates: [3/3] {last}: continues after 7 rounds",
+        f"rates: [3/3] {last}: failed after 7 rounds in 0:00: for the same reason as {name}",
     ]

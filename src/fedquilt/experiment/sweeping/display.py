@@ -6,6 +6,7 @@ It is refreshed by the sweep itself and starts no thread.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Protocol
 
 import rich.live
@@ -120,10 +121,11 @@ class SweepLines:
         """Prepare."""
         self._console, self._title = console, title
         self._states: dict[int, str] = {}
+        self._reasons: dict[str, str] = {}  # why trials failed, and the first that did
         self._said = time.monotonic()
 
     def show(self, board: Board) -> None:
-        """Write what has changed."""
+        """Write what has changed; a reason why several trials failed is written once."""
         kept = sum(row.kept for row in board.rows)
         if not self._states and kept:
             lost = sum(row.kept and row.state == "given up" for row in board.rows)
@@ -132,7 +134,9 @@ class SweepLines:
         for number, row in enumerate(board.rows):
             before = self._states.get(number)
             if row.state != before and not row.kept and (row.state != "waiting" or before == "running"):
-                self._print(f"{self._title}: [{number + 1}/{len(board.rows)}] {row.name}: {_words_of(row)}")
+                first = self._reasons.setdefault(row.reason, row.name) if row.reason else row.name
+                words = _words_of(row if first == row.name else replace(row, reason=f"for the same reason as {first}"))
+                self._print(f"{self._title}: [{number + 1}/{len(board.rows)}] {row.name}: {words}")
             self._states[number] = row.state
         if time.monotonic() - self._said >= LINE_EVERY:
             self._print(f"{self._title}: {overview(board)}")
