@@ -44,20 +44,16 @@ class BatchLoader:
     @classmethod
     def of_all(cls, algorithm: Algorithm, block: ClientBlock) -> list[BatchLoader]:
         """Draw the batches of several clients of a round: the same ones, in less time than one after the other."""
-        sample, round_, clients = (
-            algorithm.sample,
-            block.first.round,
-            list(zip(block.contexts, block.datas, strict=True)),
-        )
+        sample, round_ = algorithm.sample, block.first.round
+        clients = list(zip(block.contexts, block.datas, strict=True))
         if not only_permutes(sample):
             return [cls.of(algorithm, *client) for client in clients]
         draws, drawn = _drawn(sample, block)
-        loaders, last, weighed = [], 0, algorithm.importance is not None
+        loaders, last = [], 0
         for (context, data), size, count in zip(clients, block.sizes, draws, strict=True):
             first, last = last, last + size * count
             batches = sample.batches(size, [drawn[i : i + size] for i in range(first, last, max(size, 1))], round_)
-            weights = _importance(algorithm, context, data) if weighed else None
-            loaders.append(cls(data, batches, weights, context, algorithm.sample, ""))
+            loaders.append(cls(data, batches, _importance(algorithm, context, data), context, algorithm.sample, ""))
         return loaders
 
     @property
@@ -108,7 +104,8 @@ def _drawn(sample: Permuting, block: ClientBlock) -> tuple[list[int], Indices]:
 class BlockBatches(NamedTuple):
     """Batches of several clients: which of its own examples each client takes, one client after the other.
 
-    `ends` are where every batch ends among those of its client, and `steps` how many batches each client has.
+    `ends` are where every batch ends among those of its client, `steps` how many batches each client has, and `counts` how
+    many examples, each as often as it is taken.
     """
 
     order: Indices
