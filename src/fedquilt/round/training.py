@@ -76,8 +76,9 @@ def train_locally(
                 for penalty in algorithm.penalties
             )
             own_steps = stack.enter_context(taking_own_steps(module, _plain_rate(algorithm, rates)))
+            criterion = algorithm.loss if own_steps is None else algorithm.loss.by_kernel()
             recipe = Recipe(
-                module, algorithm.loss, algorithm.local, EAGER, watching, placement.autocast, own_steps=own_steps
+                module, criterion, algorithm.local, EAGER, watching, placement.autocast, own_steps=own_steps
             )
             for batch in loader:
                 normals = placement.put(draw_normals(noise, algorithm.local.normals, params))

@@ -15,7 +15,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedquilt.compute.kernels import build, compiler, convolution, group_norm, layers, lstm, max_pool, rectified, stack
+from fedquilt.compute.kernels import (
+    build,
+    compiler,
+    convolution,
+    cross_entropy,
+    group_norm,
+    layers,
+    linear,
+    lstm,
+    max_pool,
+    rectified,
+    stack,
+)
 from fedquilt.models import local_response_norm
 from fedquilt.models.local_response_norm import LocalResponseNorm
 from fedquilt.models.lstm import PeepholeLSTM
@@ -65,10 +77,18 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return built("stack", tmp_path_factory.mktemp("stacks"))
 
 
+class MeanCrossEntropy(nn.Module):
+    """The mean cross-entropy of the scores that it is given."""
+
+    def forward(self, scores: Tensor) -> Tensor:
+        return cross_entropy.mean_cross_entropy(scores, torch.arange(len(scores)))
+
+
 OF_LAYERS: dict[str, tuple[ModuleType, Callable[[], nn.Module], tuple[int, ...]]] = {
     "convolution": (convolution, lambda: nn.Conv2d(32, 48, 5, padding=1), (7, 32, 11, 9)),
     "convolution of 3": (convolution, lambda: nn.Conv2d(16, 32, 3), (3, 16, 8, 8)),
     "convolution of colours": (convolution, lambda: nn.Conv2d(3, 32, 3, padding=1), (7, 3, 11, 9)),
+    "cross_entropy": (cross_entropy, MeanCrossEntropy, (7, 1030)),
     "group_norm": (group_norm, lambda: nn.GroupNorm(3, 21), (3, 21, 9, 9)),
     "group_norm of few": (group_norm, lambda: nn.GroupNorm(2, 8), (2, 8, 3, 5)),
     "group_norm and ReLU": (group_norm, lambda: nn.Sequential(nn.GroupNorm(3, 21), nn.ReLU()), (3, 21, 9, 9)),
@@ -158,3 +178,16 @@ def test_the_same_bits_of_layers(
         y = y[0] if isinstance(y, tuple) else y
         results.append([y, *torch.autograd.grad(y, needed, y)])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_the_same_bits_of_many_outputs(
+    tmp_path_factory: pytest.TempPathFactory, one: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(37, 21), torch.randn(1030, 21), torch.randn(1030)
+    results = []
+    for compiled in two(built(linear.KERNEL, tmp_path_factory.mktemp("linear")), one, other):
+        monkeypatch.setattr(linear, "library", lambda _, compiled=compiled: compiled)
+        results.append(linear.linear(x, weight, bias))
+    assert torch.equal(*results)

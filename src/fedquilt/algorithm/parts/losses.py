@@ -8,6 +8,7 @@ from torch.nn import functional
 from fedquilt.algorithm.loss import Loss
 from fedquilt.base.errors import SpecError
 from fedquilt.base.registry import losses
+from fedquilt.compute.kernels.cross_entropy import mean_cross_entropy
 from fedquilt.data.data import IGNORED
 
 
@@ -24,7 +25,7 @@ def cross_entropy() -> Loss:
     >>> loss.each(torch.zeros(1, 2, 4), torch.tensor([[1, -100]]))
     (tensor([[1.3863, 0.0000]]), tensor([[1., 0.]]))
     """
-    return Loss(_cross_entropies, _mean_cross_entropy)
+    return Loss(_cross_entropies, _mean_cross_entropy, compiled=_compiled_cross_entropy)
 
 
 def _cross_entropies(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -42,6 +43,10 @@ def _mean_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     if targets.dim() == 1:
         return functional.cross_entropy(outputs, targets)
     return functional.cross_entropy(outputs.flatten(0, -2), targets.flatten(), ignore_index=IGNORED)
+
+
+def _compiled_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return mean_cross_entropy(outputs.flatten(0, -2), targets.long().flatten(), IGNORED)
 
 
 @losses.register

@@ -36,7 +36,8 @@ GENERAL = (*FLAGS, *(f"-m{each}" for each in NEEDS))
 """For all processors that have that."""
 
 KEPT_READY = (
-    "convolution", "exact", "group_norm", "lstm", "max_pool", "permutations", "rectified", "response_norm", "stack",
+    "convolution", "cross_entropy", "exact", "group_norm", "linear", "lstm", "max_pool", "permutations", "rectified",
+    "response_norm", "stack",
 )  # fmt: skip
 """Kernels whose bits do not depend on what they were compiled for."""
 

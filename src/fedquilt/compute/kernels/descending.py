@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from fedquilt.compute.kernels.build import usable
+from fedquilt.compute.kernels.linear import linear
 
 LARGE = 2**20
 """Weights of a layer from which on writing its gradient is worth avoiding: more than a core's own cache holds."""
@@ -90,7 +91,7 @@ class _Linear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, steps: OwnSteps) -> Tensor:
         ctx.steps, ctx.parameters = steps, (weight, bias)
         ctx.save_for_backward(x, weight)
-        return nn.functional.linear(x, weight, bias)
+        return linear(x, weight, bias)
 
     @staticmethod
     @once_differentiable

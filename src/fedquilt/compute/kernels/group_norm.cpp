@@ -26,6 +26,7 @@ void sums(int64_t places, int64_t channels, double* one, double* two, Values val
       const int64_t wide = least((channels - c + V - 1) / V, WIDE);
       if (wide == WIDE && channels - c >= WIDE * V) {
         for (int64_t place = tile; place < end; place++)
+#pragma GCC unroll 4
           for (int64_t w = 0; w < WIDE; w++) values(place, c + w * V, V, first[w], second[w]);
       } else {
         for (int64_t place = tile; place < end; place++)

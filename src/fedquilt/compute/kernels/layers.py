@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fedquilt.compute.kernels import cross_entropy, linear
 from fedquilt.compute.kernels.convolution import CompiledConv2d, convolved
 from fedquilt.compute.kernels.descending import OwnSteps, descending
 from fedquilt.compute.kernels.group_norm import HIGHEST, CompiledGroupNorm, Passed
@@ -30,7 +31,15 @@ def kernels_of(module: nn.Module, channels_last: bool = True) -> tuple[str, ...]
     if any(isinstance(part, nn.RNNBase) and _kernel(part) is None for part in module.modules()):
         return ()
     found = {kernel for part in module.modules() if (kernel := _kernel(part)) is not None}
-    return tuple(sorted({kernel.kernel for kernel in found if channels_last or kernel is not CompiledConv2d}))
+    names = {kernel.kernel for kernel in found if channels_last or kernel is not CompiledConv2d}
+    if names and any(_has_many_outputs(part) for part in module.modules()):
+        names |= {linear.KERNEL, cross_entropy.KERNEL}
+    return tuple(sorted(names))
+
+
+def _has_many_outputs(part: nn.Module) -> bool:
+    """Say whether a layer takes its own steps and has so many outputs that these, and a loss of them, have kernels."""
+    return isinstance(part, nn.Linear) and part.out_features >= linear.MANY and descending(part) is not None
 
 
 def with_kernels(module: nn.Module, channels_last: bool = False) -> nn.Module:
