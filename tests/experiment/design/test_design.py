@@ -160,3 +160,15 @@ def test_no_trial_has_the_folder_of_something_else(name: str) -> None:
     trials = fedquilt.experiment(DIGITS | {"case": {"method": {name: {}, "other": {"method": {"epochs": 2}}}}}).trials
     assert trials[0].name.startswith(f"{name}-")
     assert trials[1].name == "other"
+
+
+def test_a_scale_may_have_metrics_of_its_own() -> None:
+    one = {"name": "at", "round": [2, 3]}
+    small = {"run": {"rounds": 2}, "metric": [{"name": "at", "round": [1, 2]}, {"name": "best"}]}
+    tables = DIGITS | {"case": METHODS, "metric": [one], "scale": {"small": small}}
+    assert [metric.label for metric in fedquilt.experiment(tables).metrics] == ["round 2", "round 3"]
+    assert [metric.label for metric in fedquilt.experiment(tables, scale="small").metrics] == [
+        "round 1",
+        "round 2",
+        "best",
+    ]

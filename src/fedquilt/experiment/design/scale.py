@@ -6,7 +6,8 @@
     keep = { method = ["FedAvg", "FedProx"] }
 
 A key of the spec, and a list to tune over, holds in every case, whatever the case says of it. Tables of the experiment
-(`grid`, `zip`, `tune`, `repeat`, `derive`, `metric`, …) are changed key by key, and `keep` names the cases that stay.
+(`grid`, `zip`, `tune`, `repeat`, `derive`, `metric`, …) are changed key by key, and `keep` names the cases that stay. A list
+of metrics, `metric = [{ … }, { … }]`, takes the place of the experiment's.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def scaled(tables: Mapping[str, Any], scale: Mapping[str, Any], where: str) -> T
     """Change the experiment's tables by those of a scale."""
     changed = copy.deepcopy(dict(tables))
     for table, content in scale.items():
-        if table in _MERGED:
+        if table == "metric" and isinstance(content, list):
+            changed[table] = content
+        elif table in _MERGED:
             before, depth = changed.get(table, {}), _DEPTHS.get(table, 0)
             changed[table] = _merged(before, content, f"{where} {table}", depth, table in _ANY_KEY)
     return changed
