@@ -170,5 +170,5 @@ def test_a_scale_may_have_metrics_of_its_own() -> None:
     assert [metric.label for metric in fedquilt.experiment(tables, scale="small").metrics] == [
         "round 1",
         "round 2",
-        "best",
+        "best accuracy",
     ]

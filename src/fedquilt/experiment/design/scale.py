@@ -6,8 +6,8 @@
     keep = { method = ["FedAvg", "FedProx"] }
 
 A key of the spec, and a list to tune over, holds in every case, whatever the case says of it. Tables of the experiment
-(`grid`, `zip`, `tune`, `repeat`, `derive`, `metric`, …) are changed key by key, and `keep` names the cases that stay. A list
-of metrics, `metric = [{ … }, { … }]`, takes the place of the experiment's.
+(`grid`, `zip`, `tune`, `repeat`, `derive`, `metric`, …) are changed key by key, and `keep` names the cases that stay. A
+list of metrics, `metric = [{ … }, { … }]`, takes the place of the experiment's.
 """
 
 from __future__ import annotations
