@@ -16,9 +16,6 @@ from fedquilt.data.data import IGNORED
 Each = Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]
 """(outputs, targets) -> the loss of every prediction, and 1 for those that count (None: all of them)."""
 
-Mean = Callable[[Tensor, Tensor], Tensor]
-"""(outputs, targets) -> the mean loss of the predictions that count."""
-
 
 @dataclass(frozen=True)
 class Loss:
@@ -28,13 +25,12 @@ class Loss:
     of predictions instead of by their weights (Hsu 2020, equation 1 instead of 4).
 
     `mean` is the mean without weights in a single call, where there is one: for small models that saves a tenth of a
-    step. `compiled` is the same by a kernel, for models whose layers are computed by kernels.
+    step.
     """
 
     each: Each
-    mean: Mean | None = None
+    mean: Callable[[Tensor, Tensor], Tensor] | None = None
     normalise: bool = True
-    compiled: Mean | None = None
 
     def __call__(
         self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None, mask: Tensor | None = None
@@ -60,15 +56,6 @@ class Loss:
         else:
             total = (counted if mask is None else _each_prediction(mask, losses) * counted).sum()
         return (weighted * losses).sum() / torch.where(total > 0, total, torch.ones_like(total))
-
-    def by_kernel(self) -> Loss:
-        """Return this loss computed by its kernel, if it has one.
-
-        >>> from fedquilt.algorithm.parts.losses import cross_entropy, mean_squared_error
-        >>> cross_entropy().by_kernel() == cross_entropy(), mean_squared_error().by_kernel() == mean_squared_error()
-        (False, True)
-        """
-        return self if self.compiled is None else replace(self, mean=self.compiled)
 
 
 def _each_prediction(values: Tensor, losses: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedquilt.algorithm.algorithm import Algorithm, Until
 from fedquilt.algorithm.context import ClientData, Context
+from fedquilt.algorithm.parts.losses import by_kernel
 from fedquilt.algorithm.parts.plain_descent import PlainDescent, plain_descent
 from fedquilt.algorithm.penalty import classifier_layer, watched
 from fedquilt.algorithm.transform import At
@@ -76,7 +77,7 @@ def train_locally(
                 for penalty in algorithm.penalties
             )
             own_steps = stack.enter_context(taking_own_steps(module, _plain_rate(algorithm, rates)))
-            criterion = algorithm.loss if own_steps is None else algorithm.loss.by_kernel()
+            criterion = algorithm.loss if own_steps is None else by_kernel(algorithm.loss)
             recipe = Recipe(
                 module, criterion, algorithm.local, EAGER, watching, placement.autocast, own_steps=own_steps
             )

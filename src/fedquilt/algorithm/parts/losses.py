@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor
 from torch.nn import functional
 
@@ -25,7 +27,7 @@ def cross_entropy() -> Loss:
     >>> loss.each(torch.zeros(1, 2, 4), torch.tensor([[1, -100]]))
     (tensor([[1.3863, 0.0000]]), tensor([[1., 0.]]))
     """
-    return Loss(_cross_entropies, _mean_cross_entropy, compiled=_compiled_cross_entropy)
+    return Loss(_cross_entropies, _mean_cross_entropy)
 
 
 def _cross_entropies(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -45,8 +47,20 @@ def _mean_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(outputs.flatten(0, -2), targets.flatten(), ignore_index=IGNORED)
 
 
+def by_kernel(loss: Loss) -> Loss:
+    """Return a loss whose mean over many classes is computed by a kernel: cross-entropy; any other stays as it is.
+
+    >>> by_kernel(cross_entropy()) == cross_entropy(), by_kernel(mean_squared_error()) == mean_squared_error()
+    (False, True)
+    """
+    return replace(loss, mean=_compiled_cross_entropy) if loss.mean is _mean_cross_entropy else loss
+
+
 def _compiled_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    return mean_cross_entropy(outputs.flatten(0, -2), targets.long().flatten(), IGNORED)
+    targets = targets.long()
+    if targets.dim() == 1:
+        return mean_cross_entropy(outputs, targets)
+    return mean_cross_entropy(outputs.flatten(0, -2), targets.flatten(), IGNORED)
 
 
 @losses.register

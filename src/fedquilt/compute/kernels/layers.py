@@ -32,14 +32,16 @@ def kernels_of(module: nn.Module, channels_last: bool = True) -> tuple[str, ...]
         return ()
     found = {kernel for part in module.modules() if (kernel := _kernel(part)) is not None}
     names = {kernel.kernel for kernel in found if channels_last or kernel is not CompiledConv2d}
-    if names and any(_has_many_outputs(part) for part in module.modules()):
+    parts = list(module.modules())
+    if names and any(map(descending, parts)) and any(map(_has_many_outputs, parts)):
         names |= {linear.KERNEL, cross_entropy.KERNEL}
     return tuple(sorted(names))
 
 
 def _has_many_outputs(part: nn.Module) -> bool:
-    """Say whether a layer takes its own steps and has so many outputs that these, and a loss of them, have kernels."""
-    return isinstance(part, nn.Linear) and part.out_features >= linear.MANY and descending(part) is not None
+    """Say whether a layer has so many outputs that these, or a loss of them, may have kernels; an embedding may be tied."""
+    outputs = {nn.Linear: "out_features", nn.Embedding: "num_embeddings"}
+    return any(isinstance(part, kind) and getattr(part, name) >= linear.LEAST_OUTPUTS for kind, name in outputs.items())
 
 
 def with_kernels(module: nn.Module, channels_last: bool = False) -> nn.Module:

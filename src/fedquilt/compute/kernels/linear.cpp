@@ -1,8 +1,8 @@
 // xWᵀ + b for few rows x and many outputs, in one thread.
 //
-// General products lay all of W out anew first, which takes as long as a third of the product if x has 80 rows. Here x is laid
-// out instead, with its rows side by side in registers, and W is read as it is: a tile has a few outputs of WIDE rows. Every
-// output is summed in the order of W's columns.
+// General products first copy all of W into another layout, which takes a good part of their time if x has few rows. Here x is
+// copied instead, so that its rows lie side by side in registers, and W is read as it is: a tile has a few outputs of WIDE rows.
+// Every output is summed in the order of W's columns.
 
 #include "lanes.h"
 

@@ -1,6 +1,8 @@
-"""Linear layers with many outputs for few rows by `linear.cpp`: PyTorch's but for the last bits."""
+"""Linear layers with many outputs by `linear.cpp`: PyTorch's but for the last bits, in less time for some batch sizes."""
 
 from __future__ import annotations
+
+from math import prod
 
 from torch import Tensor
 from torch.nn import functional
@@ -8,9 +10,10 @@ from torch.nn import functional
 from fedquilt.compute.kernels.build import library, pointers, sizes
 
 KERNEL = "linear"
-FEW, MANY = 256, 1024
-"""The kernel is used for few rows, with more of which laying the weights out anew is worth it, and for many outputs of no
-more than so many inputs."""
+ROWS = range(16, 257)
+"""Batches that the kernel takes. With more rows it is worth copying the weights into another layout, as PyTorch does."""
+INPUTS = range(64, 1025)
+LEAST_OUTPUTS = 1024
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -21,8 +24,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     tensor([[3., 4., 5., 6.],
             [3., 4., 5., 6.]])
     """
-    (outputs, inputs), rows = weight.shape, x.numel() // weight.shape[1]
-    if not 0 < rows <= FEW or not inputs <= MANY <= outputs or not weight.is_contiguous():
+    (outputs, inputs), rows = weight.shape, prod(x.shape[:-1])
+    taken = rows in ROWS and inputs in INPUTS and outputs >= LEAST_OUTPUTS and x.shape[-1] == inputs
+    if not taken or not weight.is_contiguous():
         return functional.linear(x, weight, bias)
     x, bias = x.contiguous(), None if bias is None else bias.contiguous()
     y = x.new_empty(*x.shape[:-1], outputs)
