@@ -25,12 +25,22 @@ ROOT = Path(__file__).parents[3]
 MODERN = frozenset(compiler.NEEDS)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All kernels, compiled once as an installation does it."""
+    folder = tmp_path_factory.mktemp("made") / "installed"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "INSTALLED", folder)
+        compiler.install()
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installation of its own, whose user has compiled nothing, and has no compiler from now on."""
+    shutil.copytree(made, tmp_path / "installed")
     monkeypatch.setattr(compiler, "INSTALLED", tmp_path / "installed")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    compiler.install()
     monkeypatch.setenv("PATH_BEFORE", os.environ["PATH"])
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
