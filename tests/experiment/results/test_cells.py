@@ -134,7 +134,7 @@ def test_bytes_and_training_loss() -> None:
                 train_loss=[0.9, 0.2, 0.4])  # fmt: skip
     found = {cell.key[-1]: cell.value for cell in cells_from(experiment, [run])}
     assert found == {
-        "bytes": 120, "bytes to 55%": pytest.approx(60), "lowest train loss": 0.2,
+        "bytes": 120, "bytes to 55%": pytest.approx(60), "lowest training loss": 0.2,
         "accuracy, mean of the last 2": pytest.approx(0.65),
     }  # fmt: skip
 

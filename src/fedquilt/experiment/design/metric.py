@@ -184,14 +184,23 @@ def _one(table: Table, where: str) -> CellMetric:
     )
 
 
+def curve_name(of: str) -> str:
+    """Name what a curve shows in words.
+
+    >>> curve_name("accuracy"), curve_name("train_loss")
+    ('accuracy', 'training loss')
+    """
+    return "training loss" if of == "train_loss" else of.replace("_", " ")
+
+
 def _label(
     name: str, of: str, target: float | None, n: int | None, points: list[str], at: float | None, relative: bool
 ) -> str:
     """Name a metric as a column heading."""
-    of = of.replace("_", " ")
+    lower, of = of in LOWER, curve_name(of)
     share = f"{100 * target:g}%" if target is not None and 0 < target <= 1 else label(target)
     words: Mapping[str, str] = {
-        "best": f"{'lowest' if of.replace(' ', '_') in LOWER else 'best'} {of}",
+        "best": f"{'lowest' if lower else 'best'} {of}",
         "last": f"last {of}",
         "mean_of_last": f"{of}, mean of the last {n}",
         "at": f"{points[0] if points else ''} {label(at)}",

@@ -173,8 +173,10 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
         units = dict.fromkeys(unit_of(metric).name for metric in experiment.metrics)
         notes.append(f"In {', '.join(units)}.")
     else:
-        best = ", that of the round which is the best on the test set" if experiment.metric.name == "best" else ""
-        notes.append(f"Each cell: {experiment.metric.label}, in {unit_of(experiment.metric).name}{best}.")
+        metric, unit = experiment.metric, unit_of(experiment.metric).name
+        chosen = metric.name == "best" and metric.of != "train_loss"
+        best = ", that of the round which is the best on the test set" if chosen else ""
+        notes.append(f"Each cell: {metric.label}{'' if unit in metric.label else f', in {unit}'}{best}.")
     repeats = experiment.blueprint.repeats
     if repeats > 1:
         keys = " and ".join(experiment.blueprint.repeat)

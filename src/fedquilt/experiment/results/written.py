@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedquilt.base.text import SHARES
-from fedquilt.experiment.design.metric import CellMetric
+from fedquilt.experiment.design.metric import CellMetric, curve_name
 from fedquilt.experiment.design.published import PublishedValue
 from fedquilt.experiment.results.cells import Cell
 
@@ -47,7 +47,7 @@ def unit_of(metric: CellMetric) -> Unit:
         return units.get(metric.along, Unit(1, 1, metric.along))
     if metric.of in _SHARES or metric.relative_to is not None:
         return Unit(100, 2, "%")
-    return Unit(1, 4, metric.of.replace("_", " "))
+    return Unit(1, 4, curve_name(metric.of))
 
 
 def ours(cell: Cell) -> str:
