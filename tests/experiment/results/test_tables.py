@@ -250,3 +250,16 @@ def test_pandas_has_the_same_rows() -> None:
     assert frame.columns.tolist() == expected.columns.tolist()
     assert frame.value.tolist() == [cell.value for cell in cells]
     assert frame.pivot(index="data", columns="method", values="value").loc["digits", "FedAvg"] == cells[0].value
+
+
+def test_a_problem_of_all_metrics_is_said_once() -> None:
+    methods = {"method": {"A": {}, "B": {"method": {"epochs": 2}}}}
+    read = load(case=methods, metric=[{"name": "best"}, {"name": "last"}])
+    gone = [Outcome(trial, Path(), "diverged", History([]), "diverged") for trial in read.trials]
+    cells = cells_from(read, gone)
+    (said,) = [note for note in table_of(read, cells).notes if note.startswith("Not complete")]
+    assert said.count("; ") == 1
+    assert "accuracy" not in said
+    apart = [replace(cells[0], problem="something else"), *cells[1:]]
+    (said,) = [note for note in table_of(read, apart).notes if note.startswith("Not complete")]
+    assert said.startswith("Not complete: A, best accuracy: something else; A, last accuracy: ")

@@ -215,16 +215,24 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
     ]
     if edges:
         notes.append(f"{AT_EDGE}: {listed(edges, 5)}. Try values beyond it.")
-    problems = [
-        ": ".join([*([", ".join(cell.key)] if cell.key else []), cell.problem])
-        for cell in cells
-        if cell.problem is not None
-    ]
+    problems = _problems(cells, METRIC_AXIS in experiment.key_axes)
     if problems:
         notes.append(
             f"Not complete: {'; '.join(problems[:5])}{f'; and {len(problems) - 5} more' if problems[5:] else ''}."
         )
     return notes
+
+
+def _problems(cells: Sequence[Cell], several: bool) -> list[str]:
+    """Name the cells that are not complete, and why; with several metrics once for all, if they have the same problem."""
+    why = {cell.key: cell.problem for cell in cells if cell.problem is not None}
+    found: dict[str, None] = {}
+    for key, problem in why.items():
+        beside = [cell.key for cell in cells if cell.key[:-1] == key[:-1]]
+        same = several and all(why.get(each) == problem for each in beside)
+        named = ", ".join(key[:-1] if same else key)
+        found[f"{named}: {problem}" if named else problem] = None
+    return list(found)
 
 
 def _tuned(tuning: Tuning) -> str:
