@@ -47,7 +47,7 @@ def read_parts(tables: Table, source: str, folder: Path | None, scale: str | Non
     published = read_published(tables.get("published", []), *_key_space(full, metrics), source)
     changed = scaled(tables, changes, where)
     blueprint = full if scale is None else _blueprint(changed, source, folder, sets, changes, scale)
-    metrics = read_metrics(changed.get("metric"), source)
+    metrics = read_metrics(changed.get("metric"), where if "metric" in changes else source)
     axes, keys = _key_space(blueprint, metrics)
     metrics = tuple(_resolved(metric, blueprint, axes, keys) for metric in metrics)
     about = read_about(changed.get("experiment", {}), source)

@@ -75,7 +75,7 @@ def _merged(before: object, content: object, where: str, depth: int, any_key: bo
     if not isinstance(content, dict):
         raise SpecError(f"{where}: must be a table, got {short(content)}")
     if not isinstance(before, dict):
-        raise SpecError(f"{where}: the file has several; a scale can change a single one, or replace all by a list")
+        raise SpecError(f"{where}: the file has several, which a table cannot change; write a list to replace them all")
     known, changes = (dict(each) if depth else dotted(each) for each in (before, content))
     for key, value in changes.items():
         if key not in known and (depth or not any_key) and (depth or "." in key):
