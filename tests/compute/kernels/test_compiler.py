@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 ROOT = Path(__file__).parents[3]
-MODERN = frozenset(compiler.NEEDS)
+MODERN, WIDE = frozenset(compiler.AVX2), frozenset(compiler.AVX512)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def found_by(monkeypatch: pytest.MonkeyPatch, flags: frozenset[str]) -> bool:
     monkeypatch.setattr(build, "processor_flags", lambda: flags)
-    return build._installed("stack") is not None
+    return bool(build._installed("stack"))
 
 
 @pytest.mark.skipif(not processor_flags() >= MODERN, reason="needs a processor with AVX2 and fused multiply-add")
@@ -59,7 +59,7 @@ def test_an_installed_kernel_needs_no_compiler(folder: Path, monkeypatch: pytest
     build.installed_library.cache_clear()
     loaded = build.library.__wrapped__("stack")
     assert Path(loaded._name).parent == folder
-    compiler.installed("lstm").unlink()
+    compiler.installed("lstm", compiler.AVX2).unlink()
     build.installed_library.cache_clear()
     with pytest.raises(FedquiltError, match=r"no C\+\+ compiler was found"):
         build.library.__wrapped__("lstm")
@@ -68,26 +68,20 @@ def test_an_installed_kernel_needs_no_compiler(folder: Path, monkeypatch: pytest
 def test_an_installed_kernel_is_for_the_processors_that_it_fits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found_by(monkeypatch, MODERN)
     assert not found_by(monkeypatch, MODERN - {"fma"})
-    assert found_by(monkeypatch, MODERN | {"avx512f"}), "there is no compiler for one with wider registers"
-    build.installed_library.cache_clear()
-    assert Path(build.library.__wrapped__("stack")._name).parent == folder
 
 
-@pytest.mark.skipif(not processor_flags() >= MODERN, reason="needs a processor with AVX2 and fused multiply-add")
-def test_an_installed_kernel_serves_where_nothing_can_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(build, "processor_flags", lambda: MODERN | {"avx512f"})
-    monkeypatch.setattr(build, "_compiled", full)
-    build.installed_library.cache_clear()
-    assert Path(build.library.__wrapped__("stack")._name).parent == folder
+def test_the_widest_registers_are_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide, narrow = (compiler.installed("stack", target) for target in compiler.TARGETS)
+    for flags, paths in ((WIDE, [wide, narrow]), (MODERN, [narrow]), (WIDE - {"avx512vl"}, [narrow])):
+        monkeypatch.setattr(build, "processor_flags", lambda flags=flags: flags)
+        assert build._installed("stack") == paths
+        assert not build.to_be_compiled("stack")
 
 
 def test_what_is_to_be_compiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "processor_flags", lambda: MODERN)
     assert not build.to_be_compiled("stack")
-    compiler.installed("lstm").unlink()
+    compiler.installed("lstm", compiler.AVX2).unlink()
     build.installed_library.cache_clear()
     assert not build.to_be_compiled("lstm"), "there is no compiler"
     monkeypatch.setenv("PATH", os.environ["PATH_BEFORE"])
@@ -99,17 +93,6 @@ def test_what_is_to_be_compiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     build._made_as.cache_clear()
 
 
-def test_where_registers_are_wider_a_compiler_makes_one_that_uses_them(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", os.defpath)
-    monkeypatch.setattr(build, "processor_flags", lambda: MODERN | {"avx512f"})
-    assert build.to_be_compiled("stack")
-    loaded = build.library.__wrapped__("stack")
-    assert Path(loaded._name).is_relative_to(tmp_path / "cache")
-    build._made_as.cache_clear()
-
-
 def test_a_kernel_of_other_files_is_not_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, content = set(folder.iterdir()), compiler.content_of
     monkeypatch.setattr(compiler, "content_of", lambda name: content(name) + b"// changed")
@@ -117,12 +100,12 @@ def test_a_kernel_of_other_files_is_not_taken(folder: Path, monkeypatch: pytest.
     monkeypatch.setenv("PATH", os.defpath)
     others = set(compiler.install())
     assert set(folder.iterdir()) == others
-    assert len(others) == len(made) == len(compiler.KEPT_READY)
+    assert len(others) == len(made) == len(compiler.KEPT_READY) * len(compiler.TARGETS)
     assert others.isdisjoint(made)
 
 
 def test_installing_again_mends_what_was_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = compiler.installed("stack")
+    made = compiler.installed("stack", compiler.AVX2)
     whole = made.stat().st_size
     made.write_bytes(b"damaged")
     monkeypatch.setenv("PATH", os.defpath)
@@ -130,19 +113,18 @@ def test_installing_again_mends_what_was_damaged(folder: Path, monkeypatch: pyte
     assert made.stat().st_size == whole
 
 
-def test_sums_use_the_installed_kernel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums are taken by the installed kernel, also where registers are wider, or else by PyTorch."""
-    for flags in (MODERN, MODERN | {"avx512f"}):
-        monkeypatch.setattr(build, "processor_flags", lambda flags=flags: flags)
-        loaded = build.installed_library.__wrapped__("exact")
-        assert loaded is not None
-        assert Path(loaded._name).parent == folder
-
-
-def test_a_damaged_kernel_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "processor_flags", lambda: MODERN)
-    compiler.installed("exact").write_bytes(b"damaged")
-    assert build.installed_library.__wrapped__("exact") is None
+@pytest.mark.skipif(not processor_flags() >= MODERN, reason="needs a processor with AVX2 and fused multiply-add")
+def test_a_damaged_kernel_is_not_used(folder: Path) -> None:
+    """The next best one serves, if there is one."""
+    best, *others = [
+        compiler.installed("exact", target) for target in compiler.TARGETS if processor_flags() >= set(target)
+    ]
+    best.write_bytes(b"damaged")
+    loaded = build.installed_library.__wrapped__("exact")
+    assert ([Path(loaded._name)] if loaded else []) == others[:1]
+    compiler.installed("lstm", compiler.AVX512).unlink()
+    compiler.installed("lstm", compiler.AVX2).write_bytes(b"damaged")
+    assert build.installed_library.__wrapped__("lstm") is None
 
 
 def build_data(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:
@@ -159,7 +141,8 @@ def build_data(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[st
 
 def test_a_wheel_with_a_kernel_is_for_its_system(monkeypatch: pytest.MonkeyPatch) -> None:
     data, warnings = build_data(monkeypatch)
-    made = [f"/{compiler.installed(name).relative_to(ROOT)}" for name in compiler.KEPT_READY]
+    paths = [compiler.installed(name, target) for name in compiler.KEPT_READY for target in compiler.TARGETS]
+    made = [f"/{path.relative_to(ROOT)}" for path in paths]
     assert data == {"artifacts": made, "pure_python": False, "tag": "py3-none-linux_x86_64"}
     assert warnings == []
 

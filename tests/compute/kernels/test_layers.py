@@ -39,7 +39,7 @@ def test_which_models_have_kernels(module, kernels):
     assert kernels_of(module) == kernels
 
 
-NONE_INSTALLED = "build._installed = lambda name: None"
+NONE_INSTALLED = "build._installed = lambda name: []"
 
 
 def test_a_missing_or_broken_compiler_is_named(tmp_path):

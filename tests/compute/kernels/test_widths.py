@@ -44,13 +44,15 @@ BUILDS = {
     "8 floats": (("-O3", "-mavx2", *UNFUSED), "avx2"),
     "8 floats, fused": (("-O3", "-mavx2", "-mfma", "-mno-avx512f"), "fma"),
     "8 floats, fused, less optimised": (("-O1", "-mavx2", "-mfma", "-mno-avx512f"), "fma"),
-    "as installed": (("-O2", *(f"-m{each}" for each in compiler.NEEDS)), "fma"),
-    "16 floats, fused": (("-O3", "-march=skylake-avx512"), "avx512f"),
+    "8 floats, as installed": (compiler.flags_for(compiler.AVX2), "fma"),
+    "16 floats, as installed": (compiler.flags_for(compiler.AVX512), "avx512vl"),
+    "16 floats, fused": (("-O3", "-march=skylake-avx512"), "avx512vl"),
 }
 ALIKE = [
     ("4 floats", "8 floats"),
     ("8 floats, fused", "8 floats, fused, less optimised"),
-    ("8 floats, fused", "as installed"),
+    ("8 floats, fused", "8 floats, as installed"),
+    ("8 floats, fused", "16 floats, as installed"),
     ("8 floats, fused", "16 floats, fused"),
 ]
 

@@ -1,4 +1,4 @@
-"""Kernels as libraries: those that are there, or compiled on first use, for this processor, and kept between runs."""
+"""Kernels as libraries: those that were installed, or else compiled on first use, for this processor, and kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedquilt.base.cache_folder import private_folder, processor_flags
 from fedquilt.base.errors import FedquiltError
 from fedquilt.compute.kernels.compiler import (
     FLAGS,
-    NEEDS,
+    TARGETS,
     compile_files,
     content_of,
     cpp_compiler,
@@ -31,23 +31,14 @@ LANES = 16
 
 @functools.cache
 def library(name: str) -> ctypes.CDLL:
-    """Return a kernel of this folder, compiling it unless that was done before."""
-    ready = installed_library(name)
-    if ready is not None and not _wider():
-        return ready
-    try:
-        return _compiled(name)
-    except (FedquiltError, OSError):  # no compiler, or no folder to keep it in
-        if ready is None:
-            raise
-        return ready
+    """Return a kernel of this folder: the installed one, or else one that is compiled unless that was done before."""
+    return installed_library(name) or _compiled(name)
 
 
 @functools.cache
 def installed_library(name: str) -> ctypes.CDLL | None:
-    """Return a kernel that was compiled when fedquilt was installed, or None if there is none for this processor."""
-    path = _installed(name)
-    if path is not None:
+    """Return the best kernel that was compiled when fedquilt was installed, or None if none is for this processor."""
+    for path in _installed(name):
         with suppress(OSError):  # a file that was damaged, or made for another system
             return ctypes.CDLL(str(path))
     return None
@@ -65,7 +56,7 @@ def _compiled(name: str) -> ctypes.CDLL:
 
 def to_be_compiled(name: str) -> bool:
     """Say whether a kernel of this folder is compiled on its next use: it can be, and nothing that serves is there yet."""
-    if _installed(name) is not None and not _wider():
+    if _installed(name):
         return False
     try:
         return not _made_as(name)[0].exists()
@@ -73,20 +64,12 @@ def to_be_compiled(name: str) -> bool:
         return False
 
 
-def _installed(name: str) -> Path | None:
-    """Return a kernel that came with fedquilt, if this processor can run it."""
-    if not set(NEEDS) <= processor_flags():
-        return None
-    try:
-        path = installed(name)
-    except OSError:
-        return None
-    return path if path.exists() else None
-
-
-def _wider() -> bool:
-    """Say whether the processor has wider registers than what came with fedquilt uses."""
-    return "avx512f" in processor_flags()
+def _installed(name: str) -> list[Path]:
+    """Return the files of a kernel that came with fedquilt and that this processor can run, the best first."""
+    with suppress(OSError):  # its sources cannot be read
+        paths = [installed(name, target) for target in TARGETS if processor_flags().issuperset(target)]
+        return [path for path in paths if path.exists()]
+    return []
 
 
 @functools.cache

@@ -2,14 +2,15 @@
 
 A kernel is a file, or several that are compiled side by side: `stack` is stack.cpp, stack_forward.cpp and so on.
 
-Kernels are compiled when fedquilt is installed, where there is a compiler, for all x86-64 processors with AVX2 and fused
-multiply-add. What is better made for the processor at hand is compiled on first use (`build`). On processors with fused
-multiply-add, both give the same bits.
+Kernels are compiled when fedquilt is installed, where there is a compiler: for all x86-64 processors with AVX2 and fused
+multiply-add, and once more for those with AVX-512. Elsewhere they are compiled on first use (`build`). On processors with
+fused multiply-add, all of them give the same bits.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import shlex
 import shutil
@@ -29,11 +30,14 @@ INSTALLED = HERE / "installed"
 FLAGS = ("-O2", "-ftree-vectorize", "-std=c++17", "-ffp-contract=off", "-fPIC")
 """Not what makes results depend on the compiler: where a product and a sum are rounded once, the files say so."""
 
-NEEDS = ("avx2", "fma", "bmi2")
-"""What the x86-64 processors of the last ten years have; some have wider registers besides."""
+AVX2 = ("avx2", "fma", "bmi2")
+"""What the x86-64 processors of the last ten years have."""
 
-GENERAL = (*FLAGS, *(f"-m{each}" for each in NEEDS))
-"""For all processors that have that."""
+AVX512 = (*AVX2, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+"""What those with wider registers have."""
+
+TARGETS = (AVX512, AVX2)
+"""What kernels are compiled for at installation, the best first; Linux and compilers call these by the same names."""
 
 KEPT_READY = (
     "convolution", "cross_entropy", "exact", "group_norm", "linear", "lstm", "max_pool", "permutations", "rectified",
@@ -53,9 +57,14 @@ def content_of(name: str) -> bytes:
     return b"".join(file.read_bytes() for file in [*sources_of(name), *headers])
 
 
-def installed(name: str) -> Path:
-    """Return where a kernel is if it was compiled from these files when fedquilt was installed."""
-    key = hashlib.sha256(content_of(name) + "\n".join(GENERAL).encode()).hexdigest()[:24]
+def flags_for(target: Sequence[str]) -> list[str]:
+    """Return a compiler's flags for all processors that have what a target needs."""
+    return [*FLAGS, *(f"-m{each}" for each in target)]
+
+
+def installed(name: str, target: Sequence[str]) -> Path:
+    """Return where a kernel is if it was compiled from these files, for a target, when fedquilt was installed."""
+    key = hashlib.sha256(content_of(name) + "\n".join(flags_for(target)).encode()).hexdigest()[:24]
     return INSTALLED / f"{name}-{key}.so"
 
 
@@ -64,9 +73,15 @@ def install() -> list[Path]:
     if sysconfig.get_platform() != "linux-x86_64":
         return []
     INSTALLED.mkdir(exist_ok=True)
-    made = [installed(name) for name in KEPT_READY]
-    for name, path in zip(KEPT_READY, made, strict=True):
-        compile_files([*cpp_compiler(), *GENERAL], sources_of(name), path)
+
+    def compiled(pair: tuple[str, Sequence[str]]) -> Path:
+        name, target = pair
+        path = installed(name, target)
+        compile_files([*cpp_compiler(), *flags_for(target)], sources_of(name), path)
+        return path
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        made = list(threads.map(compiled, itertools.product(KEPT_READY, TARGETS)))
     for old in set(INSTALLED.glob("*.so")) - set(made):
         old.unlink()
     return made
