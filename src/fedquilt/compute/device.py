@@ -14,11 +14,14 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from fedquilt.base.errors import SpecError
+from fedquilt.compute.kernels.tiles import avoid_missing_tiles
 
 Device = Literal["cpu", "cuda", "mps"]
 Precision = Literal["float32", "bf16"]
 
 T = TypeVar("T")
+
+avoid_missing_tiles()  # as this is imported: oneDNN reads its variable when it computes for the first time
 
 
 @dataclass(frozen=True)

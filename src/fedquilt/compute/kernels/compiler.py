@@ -41,7 +41,7 @@ TARGETS = (AVX512, AVX2)
 
 KEPT_READY = (
     "convolution", "cross_entropy", "exact", "group_norm", "linear", "lstm", "max_pool", "permutations", "rectified",
-    "response_norm", "stack",
+    "response_norm", "stack", "tiles",
 )  # fmt: skip
 """Kernels whose bits do not depend on what they were compiled for."""
 
