@@ -47,8 +47,11 @@ def resume(
     finally:
         if display is not None:
             display.close()
-    for path in sorted(_set_aside(run_folder) - aside):
+    moved = sorted(_set_aside(run_folder) - aside)
+    for path in moved:
         say(f"Set aside: {path}")
+    if moved:
+        say("These are files as they were before, kept in case you want them; the run does not need them.")
     if before["state"] == "diverged" and len(ended.result.history) == before["round"]:
         say("The run had diverged already, and stays as it is: change its spec and run that anew.")
     elif finished:

@@ -167,6 +167,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         GRID | {"metric": {"name": "round_to", "target": 0.9}},
         "[metric] name: there is no metric 'round_to'; did you mean 'rounds_to'?",
     ),
+    "no metric at all": (
+        GRID | {"metric": []},
+        "metric: is an empty list; name at least one metric, or remove the key",
+    ),
     "rounds to nothing": (GRID | {"metric": {"name": "rounds_to"}}, "[metric] target: is required"),
     "a target of the best": (
         GRID | {"metric": {"name": "best", "target": 0.9}},

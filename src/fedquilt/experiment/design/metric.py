@@ -115,7 +115,9 @@ def read_metrics(content: object, source: str) -> tuple[CellMetric, ...]:
     if content is None:
         return (CellMetric("best accuracy"),)
     given = content if isinstance(content, list) else [content]
-    if not given or not all(isinstance(each, dict) for each in given):
+    if not given:
+        raise SpecError(f"{source}: metric: is an empty list; name at least one metric, or remove the key")
+    if not all(isinstance(each, dict) for each in given):
         raise SpecError(f"{source}: [metric]: must be a table, or several written as [[metric]], got {short(content)}")
     metrics = tuple(
         metric for number, table in enumerate(given, 1) for metric in _read(table, _where(source, number, len(given)))
