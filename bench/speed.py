@@ -50,7 +50,7 @@ def ratios(old: Path, workload: str, rounds: int, warm_up: int) -> tuple[list[fl
                 programs.append(start(name, tree, workload, 1 + warm_up + rounds, folder))
             for turn in range(warm_up + rounds):
                 for program in programs if turn % 2 else reversed(programs):
-                    program.round(record=turn >= warm_up)
+                    program.turn(record=turn >= warm_up)
         finally:
             for program in programs:
                 program.stop()

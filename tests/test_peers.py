@@ -69,7 +69,7 @@ def test_goals_are_held_against_the_better_plain_loop_and_the_fastest_peer_turn_
     )
     text = peers("table").goals({"w1": found(*rows)})
     assert "| W1 | 5.00 (plain, 1 thread) | 5 | reached | 1.50 (pfl, 1 thread) | 3 | **not reached** |" in text
-    assert "| 2.50 (plain, 1 thread), 0.75 (pfl, 1 thread) | 3.0, reached | 600, **not reached** (goal 500) |" in text
+    assert "| 2.50 (plain, 1 thread), 0.75 (pfl, 1 thread) | 3.00, reached | 600, **not reached** (goal 500) |" in text
     assert "| W2 | not measured | 2 |" in text
 
 
@@ -131,14 +131,25 @@ def test_whole_runs_are_told_cell_by_cell(peers, tmp_path):
         return wholes.Whole("w3", 10, program, cache, seconds, out, "", "c", "m", 0.5)
 
     found = [whole("fedquilt", 5.0, "cold"), whole("fedquilt", 2.0, "warm"), whole("fedquilt", 4.0, "warm")]
-    found += [whole("plain, 1 thread", 4.6), whole("pfl, 1 thread", 60.0, out="more than 60 s")]
+    found += [whole("plain, 1 thread", 4.6), whole("plain, 1 thread", 60.0, out="more than 60 s")]
+    found += [whole(name, 60.0, out="more than 60 s") for name in ("pfl, 1 thread", "fedlab, 1 thread")]
     wholes.keep_wholes(found, tmp_path)
     assert wholes.kept_wholes(tmp_path) == found
     text = wholes.whole_table(found)
-    assert (
-        "| W3 | 10 | cold | 5.0 | 4.6 (plain, 1 thread) | 0.92 | within 10% | pfl, 1 thread: more than 60 s |" in text
-    )
+    late = "more than 60 s: pfl 1 thread, fedlab 1 thread"
+    assert f"| W3 | 10 | cold | 5.0 | 4.6 (plain, 1 thread) | 0.92 | within 10% | {late} |" in text
     assert "| W3 | 10 | warm | 3.0 | 4.6 (plain, 1 thread) | 1.53 | first |" in text
+
+
+def test_one_way_to_run_a_peer_can_be_chosen(peers):
+    run = peers("run")
+    found = run.chosen({"fedquilt", "blazefl/threads"})
+    assert [(peer.name, list(peer.variants)) for peer in found] == [
+        ("fedquilt", ["", "defaults"]),
+        ("blazefl", ["threads"]),
+    ]
+    assert found[0] is run.FEDQUILT
+    assert "blazefl/threads" in run.every_name()
 
 
 def test_a_new_folder_gets_both_tables(peers, tmp_path, monkeypatch):

@@ -51,9 +51,7 @@ def simulate(work, turns):
     )
     users = FederatedDataset(user, get_user_sampler("minimize_reuse", list(range(work.clients))))
     FederatedAveraging().run(
-        NNAlgorithmParams(
-            turns.rounds + 1, evaluation_frequency=10**6, train_cohort_size=work.cohort, val_cohort_size=0
-        ),
+        NNAlgorithmParams(10**6, evaluation_frequency=10**6, train_cohort_size=work.cohort, val_cohort_size=0),
         SimulatedBackend(users, users, postprocessors=[WeightByDatapoints()]),
         model,
         NNTrainHyperParams(local_batch_size=work.batch, local_num_epochs=work.epochs, local_learning_rate=work.lr),

@@ -16,6 +16,9 @@ from pathlib import Path
 import psutil
 from environments import SkippedError
 
+TURN, MOST = 0.3, 20
+"""Seconds that a turn should last, if its rounds are shorter, and the most rounds of one."""
+
 PATIENCE = 300.0
 """Seconds after which a start or a round counts as stuck."""
 
@@ -29,10 +32,14 @@ class Program:
     environment: dict[str, str]
     longest: float
     """Seconds that a round may take."""
+    most: int = MOST
+    """Rounds that a turn may have."""
     seconds: list[float] = field(default_factory=list)
     start_up: float = 0.0
     first: float = 0.0
     """Seconds of the first round."""
+    last: float = 0.0
+    """Seconds of a round in the last turn."""
     peak: int = 0
     apart: float = float("inf")
     """How far its model is from the plain loop's, after a round on the same batches."""
@@ -58,7 +65,7 @@ class Program:
         try:
             with self.watched():
                 self.heard()
-                self.first = self.round(record=False)
+                self.first = self.turn(record=False)
         except BaseException:
             self.stop()
             raise
@@ -139,11 +146,13 @@ class Program:
         said = [line.strip() for line in self.log.read().splitlines() if line.strip()]
         return said[-1] if said else "ended without a word"
 
-    def round(self, record: bool) -> float:
-        """Have one round done, and stand still after it; return how long it took."""
-        self.ask("round")
+    def turn(self, record: bool) -> float:
+        """Have a round done, or several short ones if they are to be recorded, and stand still; return one's seconds."""
+        count = max(1, min(self.most, int(TURN / self.last))) if record else 1
+        self.ask(f"rounds {count}")
         seconds = float(self.heard()["seconds"])
         self.send(signal.SIGSTOP)
+        self.last = seconds
         if record:
             self.seconds.append(seconds)
         return seconds

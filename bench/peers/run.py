@@ -23,13 +23,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 
 import numpy as np
 from environments import SkippedError, environment
-from program import Program
+from program import MOST, Program
 from table import keep, programs, publish
 from work import WORKLOADS, Work
 
@@ -55,6 +55,8 @@ class Peer:
     variants: dict[str, dict[str, str]] = field(default_factory=lambda: {"": {}})
     alone: bool = False
     """Whether it must run where there is no network but loopback."""
+    counted: bool = False
+    """Whether it must know beforehand how many rounds there are: then every turn is one round."""
 
     @property
     def program(self) -> Path:
@@ -76,10 +78,31 @@ PEERS = (
     FEDQUILT,
     Peer("fedjax", JAX, {"jit": {}, "pmap": DEVICES}),
     Peer("pfl", ("torch", "pillow", "pfl==0.6.0"), {SUITED: {}}),
-    Peer("fedlab", ("torch", "pillow", "fedlab==1.3.0"), {SUITED: {}}),
+    Peer("fedlab", ("torch", "pillow", "fedlab==1.3.0"), {SUITED: {}}, counted=True),
     Peer("blazefl", ("torch", "numpy", "pillow", "blazefl==2.0.3", "tqdm"), {"threads": ONE, "processes": ONE}),
-    Peer("flower", ("torch", "pillow", "flwr[simulation]==1.41.0"), {"1-cpu": {}, "default": {}}, alone=True),
+    Peer(
+        "flower",
+        ("torch", "pillow", "flwr[simulation]==1.41.0"),
+        {"1-cpu": {}, "default": {}},
+        alone=True,
+        counted=True,
+    ),
 )
+
+
+def every_name() -> set[str]:
+    """Return what peers and their variants are called on the command line."""
+    return {name for peer in PEERS for name in (peer.name, *(f"{peer.name}/{variant}" for variant in peer.variants))}
+
+
+def chosen(names: set[str]) -> list[Peer]:
+    """Return the peers of these names, each with the variants that were asked for, or all."""
+    found = []
+    for peer in PEERS:
+        variants = {v: known for v, known in peer.variants.items() if names & {peer.name, f"{peer.name}/{v}"}}
+        if variants:
+            found.append(peer if variants == peer.variants else replace(peer, variants=variants))
+    return found
 
 
 def title(peer: Peer, variant: str, work: Work) -> str:
@@ -126,7 +149,8 @@ def start(
 ) -> Program:
     """Start a peer's program, and have it do its first round."""
     command, known = launched(peer, variant, work, rounds, folder, python)
-    program = Program(title(peer, variant, work), command, known, longest if peer.needs else inf)
+    most = 1 if peer.counted else MOST
+    program = Program(title(peer, variant, work), command, known, longest if peer.needs else inf, most)
     if program.first > 2 * program.longest:
         program.stop()
         raise SkippedError(f"the first round took {program.first:.0f} s, more than twice --longest {longest:g}")
@@ -191,7 +215,7 @@ def measure(work: Work, peers: list[Peer], pythons: Pythons, arguments: argparse
 
 def take_turns(entered: Field, warm_up: int, arguments: argparse.Namespace) -> None:
     def take(program: Program, record: bool) -> None:
-        seconds = program.round(record)
+        seconds = program.turn(record)
         if seconds > program.longest:
             raise SkippedError(f"a round took {seconds:.0f} s, more than --longest {arguments.longest:g}")
 
@@ -215,7 +239,7 @@ def compare(work: Work, entered: Field, folder: Path) -> float:
     def hear(program: Program) -> None:
         program.about = str(program.heard()["about"])
 
-    entered.each(lambda program: program.ask("compare"))
+    entered.each(lambda program: program.ask("compare 1"))
     entered.each(hear)
     plain = np.load(folder / "plain, 1 thread.npy")
     moved = float(np.abs(plain - work.first_model).max())
@@ -279,7 +303,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", help=f"of {', '.join(WORKLOADS)}; default all")
     parser.add_argument(
-        "--only", default="", help="peers, with commas, beside the plain loop and fedquilt; default all"
+        "--only",
+        default="",
+        help="peers, with commas, beside the plain loop and fedquilt, or one way to run them: blazefl/threads; default all",
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
@@ -289,11 +315,11 @@ def main() -> None:
     parser.add_argument("--envs", type=Path, default=Path("~/.cache/fedquilt/peers").expanduser())
     parser.add_argument("--out", type=Path, help="folder of results/, results.png and README.md")
     arguments = parser.parse_args()
-    names = arguments.only.split(",") if arguments.only else [peer.name for peer in PEERS]
-    unknown = set(names) - {peer.name for peer in PEERS} | set(arguments.workloads) - set(WORKLOADS)
+    names = set(arguments.only.split(",")) if arguments.only else {peer.name for peer in PEERS}
+    unknown = names - every_name() | set(arguments.workloads) - set(WORKLOADS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; workloads are {', '.join(WORKLOADS)}")
-    peers = [peer for peer in PEERS if peer.name in {"plain", "fedquilt", *names}]
+    peers = chosen(names | {"plain", "fedquilt"})
     signal.signal(signal.SIGTERM, end)
     out = arguments.out or (Path("runs/bench/peers") if arguments.only else HERE)
     pythons = installed(peers, arguments.envs)

@@ -114,7 +114,7 @@ def _start_up(defaults: Row | None, goal: bool) -> str:
     """Tell of the start-up of the program without an engine: the one before it has left compiled code in the cache."""
     if defaults is None:
         return "not measured"
-    return f"{defaults['start_up']:.1f}" + (f", {_verdict(defaults['start_up'] <= START_UP)}" if goal else "")
+    return f"{defaults['start_up']:.2f}" + (f", {_verdict(defaults['start_up'] <= START_UP)}" if goal else "")
 
 
 def _memory(megabytes: float, goal: float | None) -> str:

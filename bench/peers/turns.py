@@ -1,7 +1,7 @@
 """The protocol between run.py and a peer's program: a line on stdin asks, a line of JSON answers.
 
 A program is a function `simulate(work, turns)` that trains until `turns.boundary()` says no, and returns the model as one
-vector. It is called twice: first for the rounds that are timed, each when run.py asks for it; then for one round of
+vector. It is called twice: first for the rounds that are timed, as many at a time as run.py asks for; then for one round of
 `work.to_compare()`, whose model goes into the file that run.py names. For whole.py it is called once, for all rounds of a
 run.
 """
@@ -21,23 +21,32 @@ from work import WORKLOADS, Work
 
 @dataclass
 class Turns:
-    """Where a program stands: how many rounds there are, how many are done, when the current one was asked for."""
+    """Where a program stands: how many turns there are and are done, how many rounds of the current one, since when."""
 
     rounds: int
+    """The turns: as many rounds, unless several are asked for in a turn."""
     timed: bool
     variant: str
     done: int = -1
+    size: int = 1
+    """Rounds of the current turn."""
+    left: int = 1
+    """Those of them that are not done."""
     asked: float = 0.0
     whole: bool = False
     """Whether it is a run of so many rounds, as users start one, and not rounds that are asked for."""
 
     def boundary(self) -> bool:
-        """Tell how long the round that has just ended took, and wait for the next to be asked for; False: no more."""
-        seconds = time.perf_counter() - self.asked
+        """Tell how long a round took when those of a turn are over, and wait for the next turn; False: there is none."""
+        self.left -= 1
+        if self.left:
+            return True
+        seconds = (time.perf_counter() - self.asked) / self.size
         self.done += 1
         if self.timed:
             answer({"seconds": seconds} if self.done else {"ready": True})
-            wait()
+            self.size = wait()
+        self.left = self.size
         self.asked = time.perf_counter()
         return self.done < self.rounds
 
@@ -47,10 +56,12 @@ def answer(said: dict[str, object]) -> None:
     os.write(int(os.environ["PEERS_ANSWERS"]), (json.dumps(said) + "\n").encode())
 
 
-def wait() -> None:
-    """Wait until something is asked for."""
-    if not sys.stdin.readline():
+def wait() -> int:
+    """Wait until something is asked for, and return of how many rounds it is."""
+    asked = sys.stdin.readline().split()
+    if not asked:
         raise SystemExit
+    return int(asked[-1])
 
 
 def play(simulate: Callable[[Work, Turns], np.ndarray], about: Callable[[Work, str], str] | None = None) -> None:

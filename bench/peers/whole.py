@@ -27,7 +27,7 @@ from pathlib import Path
 
 import psutil
 from environments import SkippedError
-from run import FEDQUILT, HERE, PEERS, Peer, conditions, installed, launched, title
+from run import FEDQUILT, HERE, PEERS, Peer, chosen, conditions, every_name, installed, launched, title
 from table import publish
 from wholes import CACHES, COLD, LENGTHS, LONG, OURS, Whole, keep_wholes, kept_wholes
 from work import WORKLOADS, Work
@@ -124,8 +124,10 @@ def main() -> None:
     parser.add_argument("--envs", type=Path, default=Path("~/.cache/fedquilt/peers").expanduser())
     parser.add_argument("--out", type=Path, default=HERE, help="folder of results/ and README.md")
     arguments = parser.parse_args()
-    names = arguments.only.split(",") if arguments.only else [peer.name for peer in PEERS]
-    arguments.peers = [peer for peer in PEERS if peer.name in {"fedquilt", *names}]
+    names = set(arguments.only.split(",")) if arguments.only else {peer.name for peer in PEERS}
+    if names - every_name():
+        parser.error(f"unknown: {', '.join(sorted(names - every_name()))}")
+    arguments.peers = chosen(names | {"fedquilt"})
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
     pythons = installed(arguments.peers, arguments.envs)
     again = {name.strip() for name in arguments.again.split(";")}

@@ -69,7 +69,9 @@ def whole_table(found: list[Whole]) -> str:
     ]
     for (work, rounds, cache), of in medians(found).items():
         others = sorted((seconds, name) for name, seconds in of.items() if name != OURS)
-        slow = [f"{name}: {out}" for (w, r, name), out in late.items() if (w, r) == (work, rounds)]
+        slow = _grouped(
+            {name: out for (w, r, name), out in late.items() if (w, r) == (work, rounds) and name not in of}
+        )
         told = "; ".join([*(f"{name} {seconds:.1f}" for seconds, name in others[1:]), *slow])
         if OURS not in of:
             continue
@@ -85,6 +87,14 @@ def whole_table(found: list[Whole]) -> str:
     loads = [each.load for each in found]
     told = f"- load when runs began: {min(loads):.1f} to {max(loads):.1f}, median {statistics.median(loads):.1f}"
     return "\n".join([*lines, "", *(f"- {each}" for each in about), told])
+
+
+def _grouped(late: dict[str, str]) -> list[str]:
+    """Say of programs without a time why that is, once for all with the same reason."""
+    return [
+        f"{out}: {', '.join(n.replace(', ', ' ') for n in late if late[n] == out)}"
+        for out in sorted(set(late.values()))
+    ]
 
 
 def draw_wholes(found: list[Whole], path: Path) -> None:
