@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import shlex
 import signal
 import subprocess
@@ -277,16 +276,17 @@ def end(number: int, frame: object) -> None:
 
 def conditions() -> dict[str, str]:
     """Say of which commit, when, on what and how this is measured."""
-    import torch  # noqa: PLC0415
+    from fedquilt.experiment.environment import environment as about  # noqa: PLC0415
 
+    here = about()
     sources = ("src", "constraints.txt", "bench/workloads.py", "bench/peers/*.py")
     changed = _git("status", "--porcelain", "--", *sources)
     return {
         "commit": (_git("rev-parse", "--short=10", "HEAD") or "unknown") + (" with changes" if changed else ""),
         "when": time.strftime("%Y-%m-%d %H:%M"),
         "command": shlex.join(["python", "bench/peers/run.py", *_without_folders(sys.argv[1:])]),
-        "machine": f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, "
-        f"torch {torch.__version__}, load {os.getloadavg()[0]:.1f} at the start",
+        "machine": f"{here['cores']} cores ({here['processor']}, {here['instruction_set']}), Python {here['python']}, "
+        f"torch {here['packages']['torch']}, load {os.getloadavg()[0]:.1f} at the start",
     }
 
 

@@ -36,6 +36,12 @@ ROOFLINE = "<!-- the roofline begins -->", "<!-- the roofline ends -->"
 SHORT = "<!-- speeds begin -->", "<!-- speeds end -->"
 """In docs/fast.md."""
 WHOLE = "<!-- whole runs begin -->", "<!-- whole runs end -->"
+WORKS = "<!-- workloads begin -->", "<!-- workloads end -->"
+
+
+def works() -> str:
+    """Say what the workloads are."""
+    return "\n".join(f"- **{name.upper()}**: {work.about}" for name, work in WORKLOADS.items())
 
 
 def programs(results: dict[str, Found]) -> str:
@@ -183,6 +189,7 @@ def summary(results: dict[str, Found]) -> str:
 def written(text: str, results: dict[str, Found], wholes: list[Whole], limits: dict[str, dict]) -> str:
     """Return a README's text with the tables put in."""
     tables = (
+        (*WORKS, works()),
         (*WHOLE, whole_table(wholes)),
         (*ROOFLINE, roofline(limits, results)),
         (*SHORT, short(results)),
