@@ -112,7 +112,7 @@ FOURIER = partial(random_fourier, inputs=50, features=100, classes=5)
 ONE_BY_ONE = partial(processes, compute="auto")
 
 WORKLOADS = {
-    "w1": Work(FIGURES["w1"], mnist_2nn, ONE_BY_ONE),
+    "w1": Work(FIGURES["w1"], mnist_2nn, partial(vectorised, block=5, compute="auto")),
     "w2": Work(FIGURES["w2"], mnist_cnn, ONE_BY_ONE),
     "w3": Work(FIGURES["w3"], SOFTMAX, partial(vectorised, block=5, compute="auto")),
     "w4": Work(FIGURES["w4"], cifar_cnn_hsu, ONE_BY_ONE),

@@ -42,6 +42,8 @@ SOON = ("w1", "w3", "w6", "w7")
 """Seconds from nothing to the end of the first round that are the goal where nothing has to be compiled, and for what."""
 MEMORY = {"w1": 500}
 """Megabytes that are the goal."""
+MORE = 1.3
+"""Times the memory of the same run computed eagerly that a run may take."""
 
 
 def keep(workload: str, found: Found, folder: Path) -> None:
@@ -61,6 +63,12 @@ def kept(folder: Path) -> dict[str, Found]:
 def kept_limits(folder: Path) -> dict[str, dict]:
     """Read what `bench/roofline.py` found, by workload."""
     file = folder / "results" / "roofline.json"
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def kept_memory(folder: Path) -> dict[str, dict]:
+    """Read what memory.py found, by workload."""
+    file = folder / "results" / "memory.json"
     return json.loads(file.read_text()) if file.exists() else {}
 
 

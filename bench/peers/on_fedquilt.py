@@ -1,4 +1,4 @@
-"""fedquilt. Variant: the engine that bench/workloads.py gives the workload, or, "defaults", none given."""
+"""fedquilt. Variant: the engine of bench/workloads.py, none given ("defaults"), or PyTorch's layers ("eager")."""
 
 from __future__ import annotations
 
@@ -71,6 +71,8 @@ def engine(work, variant):
     """Return the engine of bench/workloads.py; none for defaults."""
     if variant == "defaults":
         return None
+    if variant == "eager":
+        return fedquilt.engines.processes(compute="eager")
     sys.path.append(str(Path(__file__).resolve().parent.parent))
     from workloads import WORKLOADS  # noqa: PLC0415
 

@@ -132,7 +132,7 @@ def launched(
     if isinstance(python, SkippedError):
         raise python
     known = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", *ONE, *DEVICES}}
-    known |= {"PEERS_DATA": str(folder), "PYTHONPATH": f"{HERE}:{SOURCE}" if peer is FEDQUILT else str(HERE)}
+    known |= {"PEERS_DATA": str(folder), "PYTHONPATH": f"{HERE}:{SOURCE}" if peer.name == FEDQUILT.name else str(HERE)}
     known |= ONE if variant == SUITED and work.threads else peer.variants[variant]
     name = title(peer, variant, work)
     command = [python, peer.program, work.name, rounds, folder / f"{name}.npy", variant]

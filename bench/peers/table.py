@@ -9,6 +9,7 @@ from findings import (
     DEFAULTS,
     GOALS,
     MEMORY,
+    MORE,
     OURS,
     SHARES,
     SOON,
@@ -19,12 +20,13 @@ from findings import (
     keep,
     kept,
     kept_limits,
+    kept_memory,
     measured,
     of,
     ratio,
     seconds,
 )
-from wholes import Whole, draw_wholes, kept_wholes, whole_table
+from wholes import draw_wholes, kept_wholes, whole_table
 from work import WORKLOADS
 
 __all__ = ["keep", "programs", "publish"]
@@ -36,6 +38,7 @@ ROOFLINE = "<!-- the roofline begins -->", "<!-- the roofline ends -->"
 SHORT = "<!-- speeds begin -->", "<!-- speeds end -->"
 """In docs/fast.md."""
 WHOLE = "<!-- whole runs begin -->", "<!-- whole runs end -->"
+PEAKS = "<!-- memory begins -->", "<!-- memory ends -->"
 WORKS = "<!-- workloads begin -->", "<!-- workloads end -->"
 
 
@@ -171,6 +174,20 @@ def roofline(limits: dict[str, dict], results: dict[str, Found]) -> str:
     return "\n".join([*lines, "", *said])
 
 
+def memory(found: dict[str, dict]) -> str:
+    """Tell how much memory runs take that choose how they compute, beside the same runs computed eagerly."""
+    lines = [
+        f"| work | as chosen, MB | eager, MB | ÷ eager | goal: {MORE:g} at most | how it was computed |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, row in found.items():
+        share = row["chosen_mb"] / row["eager_mb"]
+        told = f"{share:.2f} | {_verdict(share <= MORE)} | {row['about'].partition(': ')[2]}"
+        lines.append(f"| {name.upper()} | {row['chosen_mb']} | {row['eager_mb']} | {told} |")
+    about = sorted({f"- commit {row['commit']}; {row['machine']}" for row in found.values()})
+    return "\n".join([*lines, "", *about])
+
+
 def conditions(results: dict[str, Found]) -> str:
     """Say of which commit, when, on what and how each workload was measured, and what was chosen for fedquilt."""
     lines = []
@@ -186,12 +203,14 @@ def summary(results: dict[str, Found]) -> str:
     return f"{conditions(results)}\n\n{goals(results)}\n\n{programs(results)}"
 
 
-def written(text: str, results: dict[str, Found], wholes: list[Whole], limits: dict[str, dict]) -> str:
-    """Return a README's text with the tables put in."""
+def written(text: str, folder: Path) -> str:
+    """Return a page's text with the tables of a folder's results put in."""
+    results = kept(folder)
     tables = (
         (*WORKS, works()),
-        (*WHOLE, whole_table(wholes)),
-        (*ROOFLINE, roofline(limits, results)),
+        (*WHOLE, whole_table(kept_wholes(folder))),
+        (*ROOFLINE, roofline(kept_limits(folder), results)),
+        (*PEAKS, memory(kept_memory(folder))),
         (*SHORT, short(results)),
         (BEGIN, END, summary(results)),
     )
@@ -204,15 +223,14 @@ def written(text: str, results: dict[str, Found], wholes: list[Whole], limits: d
 
 def publish(folder: Path) -> None:
     """Draw the chart of a folder's results, and put the tables into its README.md."""
-    results, wholes = kept(folder), kept_wholes(folder)
-    draw(results, folder / "results.png")
-    draw_wholes(wholes, folder / "whole.png")
+    draw(kept(folder), folder / "results.png")
+    draw_wholes(kept_wholes(folder), folder / "whole.png")
     readme = folder / "README.md"
     places = "\n".join([*WHOLE, "", BEGIN, END])
     text = readme.read_text() if readme.exists() else f"{places}\n\n![Seconds a round](results.png)\n"
-    readme.write_text(written(text, results, wholes, kept_limits(folder)))
+    readme.write_text(written(text, folder))
     if folder == HERE:
-        DOCS.write_text(written(DOCS.read_text(), results, wholes, kept_limits(folder)))
+        DOCS.write_text(written(DOCS.read_text(), folder))
 
 
 if __name__ == "__main__":
