@@ -99,7 +99,7 @@ def test_the_record_of_the_last_round_is_made_again_where_a_checkpoint_allows(
     assert "spec: continues after round 3, 4 rounds in all\n" in answer.out
     assert "they are computed again from round-00000003.safetensors" in answer.err
     assert "Set aside: runs/spec/set_aside/metrics.jsonl\n" in answer.out
-    assert "\nThese are files as they were before" in answer.out
+    assert "\nWhat was set aside is kept as it was before this resume" in answer.out
     again = Path("runs/spec/metrics.jsonl").read_text()
     records = [[json.loads(line)[key] for key in ("round", "loss")] for line in before.splitlines()]
     assert [[json.loads(line)[key] for key in ("round", "loss")] for line in again.splitlines()] == records

@@ -51,7 +51,7 @@ def resume(
     for path in moved:
         say(f"Set aside: {path}")
     if moved:
-        say("These are files as they were before, kept in case you want them; the run does not need them.")
+        say("What was set aside is kept as it was before this resume; the run does not need it.")
     if before["state"] == "diverged" and len(ended.result.history) == before["round"]:
         say("The run had diverged already, and stays as it is: change its spec and run that anew.")
     elif finished:

@@ -70,7 +70,7 @@ def built(kernel: str, folder: Path) -> dict[str, Path]:
         if processor_has(needed):
             found[name] = folder / f"{len(found)}.so"
             command = [*compiler.cpp_compiler(), *kept, *flags]
-            compiler.compile_files(command, compiler.sources_of(kernel), found[name])
+            compiler.compile_libraries([compiler.Library(command, compiler.sources_of(kernel), found[name])])
     return found
 
 

@@ -17,7 +17,8 @@ from fedquilt.base.errors import FedquiltError
 from fedquilt.compute.kernels.compiler import (
     FLAGS,
     TARGETS,
-    compile_files,
+    Library,
+    compile_libraries,
     content_of,
     cpp_compiler,
     installed,
@@ -50,7 +51,7 @@ def _compiled(name: str) -> ctypes.CDLL:
     if path.exists():
         with suppress(OSError):  # a file that was damaged is made again
             return ctypes.CDLL(str(path))
-    compile_files(command, sources_of(name), path)
+    compile_libraries([Library(command, sources_of(name), path)])
     return ctypes.CDLL(str(path))
 
 

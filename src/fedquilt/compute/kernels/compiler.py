@@ -10,7 +10,6 @@ fused multiply-add, all of them give the same bits.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import shlex
 import shutil
@@ -20,7 +19,9 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
+from fedquilt.base.cores import cores
 from fedquilt.base.errors import FedquiltError
 
 HERE = Path(__file__).parent
@@ -73,15 +74,13 @@ def install() -> list[Path]:
     if sysconfig.get_platform() != "linux-x86_64":
         return []
     INSTALLED.mkdir(exist_ok=True)
-
-    def compiled(pair: tuple[str, Sequence[str]]) -> Path:
-        name, target = pair
-        path = installed(name, target)
-        compile_files([*cpp_compiler(), *flags_for(target)], sources_of(name), path)
-        return path
-
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        made = list(threads.map(compiled, itertools.product(KEPT_READY, TARGETS)))
+    libraries = [
+        Library([*cpp_compiler(), *flags_for(target)], sources_of(name), installed(name, target))
+        for name in KEPT_READY
+        for target in TARGETS
+    ]
+    compile_libraries(libraries)
+    made = [library.path for library in libraries]
     for old in set(INSTALLED.glob("*.so")) - set(made):
         old.unlink()
     return made
@@ -103,15 +102,26 @@ def _words(command: str) -> list[str]:
         raise FedquiltError(f"the variable CXX cannot be read: {error}: {command}") from None
 
 
-def compile_files(command: Sequence[str], sources: Sequence[Path], path: Path) -> None:
-    """Compile files side by side, and move the library that they make to its place, so that nobody sees half of it."""
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder, ThreadPoolExecutor() as threads:
-        objects = [str(Path(folder) / f"{source.stem}.o") for source in sources]
-        calls = [[*command, "-c", str(source), "-o", to] for source, to in zip(sources, objects, strict=True)]
+class Library(NamedTuple):
+    """A library to be made: by which command, of which files, and where it goes."""
+
+    command: Sequence[str]
+    sources: Sequence[Path]
+    path: Path
+
+
+def compile_libraries(libraries: Sequence[Library]) -> None:
+    """Compile files side by side, one a core, and move what they make to its place, so that nobody sees half of it."""
+    with tempfile.TemporaryDirectory(dir=libraries[0].path.parent) as made, ThreadPoolExecutor(cores()) as threads:
+        calls, links = [], []
+        for number, (command, sources, path) in enumerate(libraries):
+            objects = [f"{made}/{number}-{source.stem}.o" for source in sources]
+            calls += [[*command, "-c", str(source), "-o", to] for source, to in zip(sources, objects, strict=True)]
+            links.append([*command, "-shared", *objects, "-o", f"{made}/{path.name}"])
         list(threads.map(run, calls))
-        made = Path(folder) / path.name
-        run([*command, "-shared", *objects, "-o", str(made)])
-        made.replace(path)
+        list(threads.map(run, links))
+        for library in libraries:
+            (Path(made) / library.path.name).replace(library.path)
 
 
 def run(command: list[str]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 from fedquilt.base.cache_folder import processor_flags
-from fedquilt.compute.kernels.build import library, trouble
+from fedquilt.compute.kernels.build import installed_library
 
-VARIABLE = "ONEDNN_MAX_CPU_ISA"
+VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+"""What oneDNN is told by which instructions to use, under its present name and its former one."""
 
 
 def avoid_missing_tiles() -> None:
@@ -15,17 +16,18 @@ def avoid_missing_tiles() -> None:
 
     Some virtual machines tell of a processor with tiles and leave out how many and how large they are. oneDNN takes that
     for none of no size, and the process is ended by an illegal instruction in its first product of bfloat16 numbers.
-    oneDNN reads the variable once, when it is first used, so it is set before fedquilt computes anything. A variable that
-    the user has set stays as it is.
+    oneDNN reads the variable once, when it is first used: a script that has computed with it before fedquilt was imported
+    must set the variable itself. What the user has set stays as it is.
     """
-    if "amx_tile" in processor_flags() and described_tiles() == 0:
-        os.environ.setdefault(VARIABLE, "AVX512_CORE_FP16")
+    if "amx_tile" in processor_flags() and described_tiles() == 0 and not any(map(os.environ.get, VARIABLES)):
+        os.environ[VARIABLES[0]] = "AVX512_CORE_FP16"
 
 
-def described_tiles() -> int:
-    """Return how many tiles the processor says that it has: 0 where it does not say, or cannot be asked.
+def described_tiles() -> int | None:
+    """Return how many tiles the processor says that it has, or None where no kernel was installed that can ask it.
 
-    >>> described_tiles() >= 0
+    >>> described_tiles() in (None, 0, 8)
     True
     """
-    return 0 if trouble("tiles") else int(library("tiles").tiles())
+    library = installed_library("tiles")
+    return None if library is None else int(library.tiles())
