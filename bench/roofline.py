@@ -21,7 +21,6 @@ bytes over the other. Times and rates are medians.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import multiprocessing
 import os
@@ -183,16 +182,11 @@ def measure(name: str, work: Work, count: int, pipes: list[Connection]) -> dict[
 def keep(name: str, found: dict[str, object]) -> None:
     """Write what was found of a workload beside the others, and the tables anew."""
     sys.path.append(str(PEERS))
-    from run import conditions  # noqa: PLC0415
+    from findings import LIMITS, keep_row  # noqa: PLC0415
+    from run import where  # noqa: PLC0415
     from table import publish  # noqa: PLC0415
 
-    at = conditions()
-    about = {"commit": at["commit"], "when": at["when"], "machine": at["machine"].partition(", load")[0]}
-    path = PEERS / "results" / "roofline.json"
-    before = json.loads(path.read_text()) if path.exists() else {}
-    rows = before | {name: about | found}
-    lines = [f"{json.dumps(each)}: {json.dumps(rows[each])}" for each in sorted(rows, key=lambda each: int(each[1:]))]
-    path.write_text("{\n " + ",\n ".join(lines) + "\n}\n")
+    keep_row(PEERS, LIMITS, name, where() | found)
     publish(PEERS)
 
 

@@ -36,7 +36,7 @@ def start(name: str, tree: Path, workload: str, rounds: int, folder: Path) -> Pr
     # Each tree reads the data that it wrote: how they are kept may have changed.
     subprocess.run([sys.executable, "-c", WRITE, workload], env=environment, check=True)
     command = [sys.executable, str(peers / "on_fedquilt.py"), workload, str(rounds), str(folder / f"{name}.npy"), ""]
-    return Program(name, command, environment, inf)
+    return Program(name, command, environment, inf, most=1)  # an older tree does one round a turn
 
 
 def ratios(old: Path, workload: str, rounds: int, warm_up: int) -> tuple[list[float], float, float]:

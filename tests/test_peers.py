@@ -1,6 +1,8 @@
 """The tables of bench/peers are what its results say, and memory is weighed as they say."""
 
+import signal
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,8 +56,11 @@ def test_the_pages_have_the_tables_of_the_results(peers, file):
 
 
 def test_a_skipped_program_is_in_the_table_with_its_reason(peers):
-    text = peers("table").programs({"w1": found({"program": "flower", "skipped": "a | b"})})
+    skipped = {"program": "flower", "skipped": "a | b"}
+    text = peers("table").programs({"w1": found(skipped), "w2": found(row("pfl, 1 thread", 1.0))})
     assert "| W1 | flower | skipped: a / b |" in text
+    assert "| W1 | pfl | not run |" in text
+    assert "| W2 | flower | not run |" in text
 
 
 def test_goals_are_held_against_the_better_plain_loop_and_the_fastest_peer_turn_by_turn(peers):
@@ -121,6 +126,35 @@ def test_memory_that_processes_share_is_counted_once(peers):
     program.log.close()
     program.answers.close()
     assert 140e6 < program.peak < 170e6
+
+
+TAKES_TURNS = """
+import time
+from turns import Turns
+turns, rounds = Turns(3, timed=True, variant=""), 0
+while turns.boundary():
+    time.sleep(0.02)
+    rounds += 1
+assert rounds == 1 + 5 + 5, rounds
+"""
+"""A program whose rounds take 0.02 s: the first alone, then two turns of 5."""
+
+
+def test_a_turn_has_several_short_rounds_whose_mean_counts(peers):
+    environment = {"PYTHONPATH": str(PEERS)}
+    program = peers("program").Program("takes", [sys.executable, "-c", TAKES_TURNS], environment, 10.0, most=5)
+    try:
+        for _ in range(2):
+            begun = time.perf_counter()
+            mean = program.turn(record=True)
+            assert 0.02 <= mean <= (time.perf_counter() - begun) / 5
+        assert len(program.seconds) == 2
+        program.ask("compare 1")
+        assert program.process.wait(10) == 0
+    finally:
+        program.stop()
+        program.log.close()
+        program.answers.close()
 
 
 def test_whole_runs_are_told_cell_by_cell(peers, tmp_path):

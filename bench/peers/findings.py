@@ -60,16 +60,23 @@ def kept(folder: Path) -> dict[str, Found]:
     return {file.stem: json.loads(file.read_text()) for file in files}
 
 
-def kept_limits(folder: Path) -> dict[str, dict]:
-    """Read what `bench/roofline.py` found, by workload."""
-    file = folder / "results" / "roofline.json"
+LIMITS, PEAK_ROWS = "roofline.json", "memory.json"
+"""What `bench/roofline.py` and memory.py found, a row a workload."""
+
+
+def kept_rows(folder: Path, name: str) -> dict[str, Row]:
+    """Read a file of rows, by workload."""
+    file = folder / "results" / name
     return json.loads(file.read_text()) if file.exists() else {}
 
 
-def kept_memory(folder: Path) -> dict[str, dict]:
-    """Read what memory.py found, by workload."""
-    file = folder / "results" / "memory.json"
-    return json.loads(file.read_text()) if file.exists() else {}
+def keep_row(folder: Path, name: str, workload: str, row: Row) -> None:
+    """Write a workload's row into a file of rows, in place of the one that was there, a row a line."""
+    rows = kept_rows(folder, name) | {workload: row}
+    ordered = sorted(rows, key=lambda each: int(each[1:]))
+    lines = ",\n ".join(f"{json.dumps(each)}: {json.dumps(rows[each])}" for each in ordered)
+    (folder / "results").mkdir(parents=True, exist_ok=True)
+    (folder / "results" / name).write_text(f"{{\n {lines}\n}}\n")
 
 
 def measured(found: Found) -> list[Row]:

@@ -10,7 +10,6 @@ measures it, start-up included. What was found is written to results/memory.json
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -18,8 +17,8 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from findings import kept_memory
-from run import FEDQUILT, HERE, conditions, start
+from findings import PEAK_ROWS, keep_row
+from run import FEDQUILT, HERE, start, where
 from table import publish
 from work import WORKLOADS, Work
 
@@ -36,7 +35,7 @@ def peak(work: Work, eager: bool, folder: Path) -> tuple[int, str]:
             for _ in range(ROUNDS - 1):
                 program.turn(record=False)
         program.ask("compare 1")
-        return round(program.peak / 2**20), str(program.heard()["about"])
+        return round(program.peak / 1e6), str(program.heard()["about"])
     finally:
         program.stop()
 
@@ -46,20 +45,15 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", choices=[*WORKLOADS, []], help="default: all")
     arguments = parser.parse_args()
     for name in arguments.workloads or WORKLOADS:
-        at, load = conditions(), round(os.getloadavg()[0], 1)
+        load = round(os.getloadavg()[0], 1)
         with tempfile.TemporaryDirectory() as made:
             os.environ["PEERS_DATA"] = made
             WORKLOADS[name].write()
             chosen, about = peak(WORKLOADS[name], False, Path(made))
             eager, _ = peak(WORKLOADS[name], True, Path(made))
         print(f"{name}: {chosen} MB, eager {eager} MB: {chosen / eager:.2f} ({about}), load {load}", flush=True)
-        where = {"commit": at["commit"], "when": at["when"], "machine": at["machine"].partition(", load")[0]}
-        rows = kept_memory(HERE) | {
-            name: {**where, "chosen_mb": chosen, "eager_mb": eager, "about": about, "load": load}
-        }
-        ordered = sorted(rows, key=lambda each: int(each[1:]))
-        lines = [f"{json.dumps(each)}: {json.dumps(rows[each])}" for each in ordered]
-        (HERE / "results" / "memory.json").write_text("{\n " + ",\n ".join(lines) + "\n}\n")
+        found = {"chosen_mb": chosen, "eager_mb": eager, "about": about, "load": load}
+        keep_row(HERE, PEAK_ROWS, name, where() | found)
         publish(HERE)
 
 

@@ -4,12 +4,12 @@
     python bench/peers/run.py w1 w3 --only flower,fedjax
 
 Each peer gets a virtual environment of its own, made once under --envs, before anything is measured. The plain loop and
-fedquilt run in the environment of this command. All are processes that wait for their turn: in every turn each does one
-round, because a shared machine's speed changes over time. After that each trains one round on the same batches from the
-same model, and what comes out must agree with the plain loop's model. A peer that does not install, run or agree is
-skipped, with the reason. What was measured of a workload goes into a file of its own, results/<workload>.json; the chart
-and the tables in README.md, of all workloads that have one, are then written anew. With --only, all that goes to
-runs/bench/peers unless --out says otherwise.
+fedquilt run in the environment of this command. All are processes that wait for their turn, because a shared machine's
+speed changes over time: in every turn each does one round, or as many short ones as take 0.3 s. After that each trains one
+round on the same batches from the same model, and what comes out must agree with the plain loop's model. A peer that does
+not install, run or agree is skipped, with the reason. What was measured of a workload goes into a file of its own,
+results/<workload>.json; the chart and the tables in README.md, of all workloads that have one, are then written anew. With
+--only, all that goes to runs/bench/peers unless --out says otherwise.
 """
 
 from __future__ import annotations
@@ -288,6 +288,12 @@ def conditions() -> dict[str, str]:
         "machine": f"{here['cores']} cores ({here['processor']}, {here['instruction_set']}), Python {here['python']}, "
         f"torch {here['packages']['torch']}, load {os.getloadavg()[0]:.1f} at the start",
     }
+
+
+def where() -> dict[str, str]:
+    """Say of which commit, when and on what this is measured, for what keeps its load by itself."""
+    at = conditions()
+    return {"commit": at["commit"], "when": at["when"], "machine": at["machine"].partition(", load")[0]}
 
 
 def _git(*arguments: str) -> str:

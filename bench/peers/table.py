@@ -8,9 +8,11 @@ from chart import draw
 from findings import (
     DEFAULTS,
     GOALS,
+    LIMITS,
     MEMORY,
     MORE,
     OURS,
+    PEAK_ROWS,
     SHARES,
     SOON,
     START_UP,
@@ -19,8 +21,7 @@ from findings import (
     ahead,
     keep,
     kept,
-    kept_limits,
-    kept_memory,
+    kept_rows,
     measured,
     of,
     ratio,
@@ -53,6 +54,7 @@ def programs(results: dict[str, Found]) -> str:
         "| work | program | s a round | ÷ fedquilt | start-up, s | memory, MB | lines | model differs by | ÷ its move |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
+    every = {_peer(row) for found in results.values() for row in found["rows"]}
     for workload, found in results.items():
         ours = of(found, OURS)
         lines += [
@@ -63,7 +65,14 @@ def programs(results: dict[str, Found]) -> str:
                 lines.append(
                     f"| {workload.upper()} | {row['program']} | skipped: {_cell(row['skipped'])} | | | | | | |"
                 )
+        missing = sorted(every - {_peer(row) for row in found["rows"]})
+        if missing:
+            lines.append(f"| {workload.upper()} | {', '.join(missing)} | not run | | | | | | |")
     return "\n".join(lines)
+
+
+def _peer(row: Row) -> str:
+    return row["program"].partition(",")[0]
 
 
 def _figures(row: Row, ours: Row | None, found: Found) -> str:
@@ -176,6 +185,8 @@ def roofline(limits: dict[str, dict], results: dict[str, Found]) -> str:
 
 def memory(found: dict[str, dict]) -> str:
     """Tell how much memory runs take that choose how they compute, beside the same runs computed eagerly."""
+    if not found:
+        return "Not measured yet: `python bench/peers/memory.py`."
     lines = [
         f"| work | as chosen, MB | eager, MB | ÷ eager | goal: {MORE:g} at most | how it was computed |",
         "|---|---|---|---|---|---|",
@@ -209,8 +220,8 @@ def written(text: str, folder: Path) -> str:
     tables = (
         (*WORKS, works()),
         (*WHOLE, whole_table(kept_wholes(folder))),
-        (*ROOFLINE, roofline(kept_limits(folder), results)),
-        (*PEAKS, memory(kept_memory(folder))),
+        (*ROOFLINE, roofline(kept_rows(folder, LIMITS), results)),
+        (*PEAKS, memory(kept_rows(folder, PEAK_ROWS))),
         (*SHORT, short(results)),
         (BEGIN, END, summary(results)),
     )

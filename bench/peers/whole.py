@@ -115,7 +115,9 @@ def turn(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", help=f"of {', '.join(WORKLOADS)}; default {', '.join(LENGTHS)}")
-    parser.add_argument("--only", default="", help="peers, with commas; default all")
+    parser.add_argument(
+        "--only", default="", help="peers, with commas, or one way to run them: fedjax/jit; default all"
+    )
     parser.add_argument("--lengths", default="", help="rounds, with commas; default those of each workload")
     parser.add_argument("--times", type=int, default=3, help="how often each is measured")
     parser.add_argument("--patience", type=float, default=4.0, help="times fedquilt that a program is waited for")
