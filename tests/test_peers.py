@@ -1,6 +1,5 @@
 """The tables of bench/peers are what its results say, and memory is weighed as they say."""
 
-import signal
 import sys
 import time
 from dataclasses import replace
