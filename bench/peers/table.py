@@ -171,7 +171,7 @@ def roofline(limits: dict[str, dict], results: dict[str, Found]) -> str:
         ratios = (f"{times[0]:.2f}", f"{times[0] / share:.1f}") if times else ("", "")
         counted = f"{row['operations'] / 1e9:.1f} | {row['bytes'] / 1e9:.2f} | {row['attainable']:.4f} | {row['bound']}"
         by_definition = (row["operations"] + row.get("spared", 0.0)) / row["operations_a_second"] / row["taken"]
-        plain = f"{100 * by_definition:.0f}%" if row.get("spared") else ""
+        plain = f"{100 * by_definition:.0f}%, {_verdict(100 * by_definition >= goal)}" if row.get("spared") else ""
         reached = f"{100 * share:.0f}% | {goal}% | {_verdict(100 * share >= goal)}"
         lines.append(
             f"| {name.upper()} | {counted} | {row['taken']:.4f} | {reached} | {' | '.join(ratios)} | {plain} |"
