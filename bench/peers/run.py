@@ -324,7 +324,8 @@ def main() -> None:
     names = set(arguments.only.split(",")) if arguments.only else {peer.name for peer in PEERS}
     unknown = names - every_name() | set(arguments.workloads) - set(WORKLOADS)
     if unknown:
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; workloads are {', '.join(WORKLOADS)}")
+        known = f"workloads are {', '.join(WORKLOADS)}; peers {', '.join(peer.name for peer in PEERS)}"
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; {known}")
     peers = chosen(names | {"plain", "fedquilt"})
     signal.signal(signal.SIGTERM, end)
     out = arguments.out or (Path("runs/bench/peers") if arguments.only else HERE)

@@ -168,7 +168,10 @@ def roofline(limits: dict[str, dict], results: dict[str, Found]) -> str:
         row, found = limits[name], results.get(name, {"rows": []})
         share, ours = row["attainable"] / row["taken"], of(found, OURS)
         times = ahead(found, ours, peers=False) if ours else None
-        ratios = (f"{times[0]:.2f}", f"{times[0] / share:.1f}") if times else ("", "")
+        ratios = ("", "")
+        if times:
+            most = seconds(of(found, times[1])) / row["attainable"]
+            ratios = f"{times[0]:.2f}", f"{most:.1f}"
         counted = f"{row['operations'] / 1e9:.1f} | {row['bytes'] / 1e9:.2f} | {row['attainable']:.4f} | {row['bound']}"
         by_definition = (row["operations"] + row.get("spared", 0.0)) / row["operations_a_second"] / row["taken"]
         plain = f"{100 * by_definition:.0f}%, {_verdict(100 * by_definition >= goal)}" if row.get("spared") else ""

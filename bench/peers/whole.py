@@ -102,7 +102,7 @@ def turn(
                     command, known = launched(peer, variant, work, rounds, folder, pythons[peer.name])
                     known |= {"XDG_CACHE_HOME": empty} if cache == COLD else {}
                     seconds, ended, about = measured(command, known, longest)
-                    out = "" if ended else f"more than {seconds:.0f} s"
+                    out = "" if ended else f"more than {int(seconds)} s"
                 except SkippedError as reason:
                     seconds, about, out = 0.0, "", f"skipped: {reason}"
             ours = max(ours, seconds) if peer is FEDQUILT else ours

@@ -62,7 +62,7 @@ def whole_table(found: list[Whole]) -> str:
     """Tell who is first in every cell, and how long everybody takes."""
     if not found:
         return "Not measured yet: `python bench/peers/whole.py`."
-    late = {(each.work, each.rounds, each.program): each.out for each in found if each.out}
+    late = {(each.work, each.rounds, each.program): _late(each) for each in found if each.out}
     lines = [
         "| work | rounds | cache | fedquilt, s | the fastest other, s | ÷ fedquilt | | all others, s |",
         "|---|---|---|---|---|---|---|---|",
@@ -87,6 +87,11 @@ def whole_table(found: list[Whole]) -> str:
     loads = [each.load for each in found]
     told = f"- load when runs began: {min(loads):.1f} to {max(loads):.1f}, median {statistics.median(loads):.1f}"
     return "\n".join([*lines, "", *(f"- {each}" for each in about), told])
+
+
+def _late(each: Whole) -> str:
+    """Say why a program has no time; of one that was stopped, the whole seconds that it had run for."""
+    return f"more than {int(each.seconds)} s" if each.out.startswith("more than") else each.out
 
 
 def _grouped(late: dict[str, str]) -> list[str]:
