@@ -8,7 +8,7 @@ from fedquilt.base.cache_folder import processor_flags
 from fedquilt.compute.kernels.build import installed_library
 
 VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
-"""What oneDNN is told by which instructions to use, under its present name and its former one."""
+"""Tells oneDNN which instructions it may use: the variable's present name, and its former one."""
 
 
 def avoid_missing_tiles() -> None:
