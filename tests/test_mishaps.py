@@ -223,7 +223,8 @@ def test_a_sweep_is_reported_but_not_resumed_and_one_of_nothing_says_so(command:
     assert answer.code == 2
     assert "holds no run itself, but 2 runs, as the folder of a sweep does (lr=0.001, lr=0.5)" in answer.err
     for verb in ("report", "show", "resume", "evaluate"):
-        assert command(verb, "runs/gird").err == "error: runs/gird: there is no such folder\n"
+        answer = command(verb, "runs/gird")
+        assert answer.err == "error: runs/gird: there is no such folder; did you mean 'grid'? (known: grid)\n"
 
 
 # Divergence

@@ -39,6 +39,9 @@ AGREE = 1e-4
 NAMESPACE = ("unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 """Linux's way to run a command without any network but loopback."""
 
+BUSY = 0.5
+"""A load before anything is measured that is worth a remark."""
+
 ONE = {"OMP_NUM_THREADS": "1"}
 DEVICES = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={os.cpu_count()}"}
 SUITED = "suited"
@@ -330,6 +333,12 @@ def main() -> None:
     signal.signal(signal.SIGTERM, end)
     out = arguments.out or (Path("runs/bench/peers") if arguments.only else HERE)
     pythons = installed(peers, arguments.envs)
+    load = os.getloadavg()[0]
+    if load > BUSY:
+        print(
+            f"The load is {load:.1f}: unless that comes from installing peers, end what else is running.",
+            flush=True,
+        )
     for name in arguments.workloads or WORKLOADS:
         print(f"{name}:", flush=True)
         begun, found = time.perf_counter(), conditions()

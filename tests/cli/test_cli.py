@@ -248,7 +248,8 @@ def test_evaluate_prints_figures_or_json(command: Command) -> None:
     wrong = command("evaluate", "runs/spec", "--data", "digit")
     assert wrong.code == 2
     assert wrong.err.startswith("error: data: 'digit' is neither a data set (")
-    assert command("evaluate", "runs/none").err == "error: runs/none: there is no such folder\n"
+    assert command("evaluate", "runs/none").err == "error: runs/none: there is no such folder; known: spec\n"
+    assert command("evaluate", "other/none").err.endswith("nor a run beside it; `fedquilt run SPEC` makes one\n")
 
 
 def test_evaluate_shows_each_group(command: Command) -> None:

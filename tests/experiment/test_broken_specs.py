@@ -279,6 +279,11 @@ def test_missing_file_is_refused(command: Command) -> None:
     assert_refused(
         command("run", "no.toml"), "no.toml: no such file; `fedquilt new no.toml` writes a spec to start from"
     )
+    assert_refused(
+        command("sweep", "no.toml"),
+        "no.toml: no such file; "
+        "`fedquilt new no.toml` writes a spec, to which a table of what varies is added, such as [grid]",
+    )
 
 
 def test_folder_instead_of_a_file_is_refused(command: Command) -> None:

@@ -31,7 +31,7 @@ def run(
 ) -> None:
     """Train as a spec says, into a run folder."""
     checked = fedquilt.load_spec(spec, sets or (), unsets or ())  # a typo is answered before PyTorch is imported
-    display = watcher(out, spec.stem)
+    display = watcher(out, spec.stem if folder is None else folder.name)
     try:
         ended = fedquilt.run(checked, (), folder, display)
     finally:

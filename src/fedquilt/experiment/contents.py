@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from fedquilt.algorithm.state import RunState
 from fedquilt.analysis.curves import History
 from fedquilt.base.arguments import ArgumentError, check
-from fedquilt.base.errors import DataError, RunError, listed
+from fedquilt.base.errors import DataError, RunError, listed, nearest
 from fedquilt.base.text import counted
 from fedquilt.experiment import checkpoint
 from fedquilt.experiment.holdings import Holdings, read_holdings
@@ -131,11 +131,23 @@ def read_contents(folder: Path) -> Contents:
         raise RunError(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from None
 
 
+def no_folder(folder: Path) -> str:
+    """Say that there is no such folder, and which runs and sweeps there are beside it."""
+    beside = [*_holding(SPEC, folder.parent), *_holding(EXPERIMENT, folder.parent)]
+    advice = nearest(folder.name, beside) if beside else "nor a run beside it; `fedquilt run SPEC` makes one"
+    return f"{folder}: there is no such folder; {advice}"
+
+
+def _holding(file: str, folder: Path) -> list[str]:
+    """Return the names of the folders in a folder that hold such a file."""
+    return sorted(path.parent.name for path in folder.glob(f"*/{file}"))
+
+
 def _no_run(folder: Path) -> str:
     """Say what is there instead of a run."""
     if not folder.exists():
-        return f"{folder}: there is no such folder"
-    inside = sorted(path.parent.name for path in folder.glob(f"*/{SPEC}"))
+        return no_folder(folder)
+    inside = _holding(SPEC, folder)
     if not inside:
         return f"{folder}: holds no run (there is no {SPEC} in it)"
     return (

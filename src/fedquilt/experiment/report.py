@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedquilt.base.errors import RunError, SpecError
 from fedquilt.base.text import html_table
-from fedquilt.experiment.contents import EXPERIMENT
+from fedquilt.experiment.contents import EXPERIMENT, no_folder
 from fedquilt.experiment.imports import unimported
 from fedquilt.experiment.page.document import page
 from fedquilt.experiment.page.experiment import part_of_experiment, read_study
@@ -123,7 +123,7 @@ def _runs_in(path: Path) -> list[Path]:
     if is_run(path):
         return [path]
     if not path.exists():
-        raise RunError(f"{path}: there is no such folder")
+        raise RunError(no_folder(path))
     if not path.is_dir():
         raise RunError(f"{path}: is a file; a report takes run folders, and folders of runs")
     found = list(run_folders(path))

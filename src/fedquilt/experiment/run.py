@@ -120,7 +120,7 @@ def resume(
 
     >>> resume("runs/nothing-here")
     Traceback (most recent call last):
-    fedquilt.base.errors.RunError: runs/nothing-here: there is no such folder
+    fedquilt.base.errors.RunError: runs/nothing-here: there is no such folder; ...
     """
     folder = RunFolder(Path(path))
     found = folder.read_aloud()

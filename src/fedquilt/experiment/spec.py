@@ -129,12 +129,12 @@ def load_population(path: str | Path, sets: Iterable[str] = (), unsets: Iterable
     return check_population(change(read_tables(path), sets, unsets), source=str(path), folder=path.resolve().parent)
 
 
-def read_tables(path: Path) -> Table:
-    """Read the tables of a spec file as they are written."""
+def read_tables(path: Path, start: str = "writes a spec to start from") -> Table:
+    """Read the tables of a spec file as they are written; `start` says what `fedquilt new` is good for if there is none."""
     try:
         return parse(read_text(path))
     except FileNotFoundError:
-        raise SpecError(f"{path}: no such file; `fedquilt new {path}` writes a spec to start from") from None
+        raise SpecError(f"{path}: no such file; `fedquilt new {path}` {start}") from None
     except IsADirectoryError:
         raise SpecError(f"{path}: is a folder; give a spec file (or use `fedquilt resume {path}` for a run)") from None
     except OSError as error:

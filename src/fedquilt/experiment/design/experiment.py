@@ -46,6 +46,7 @@ from fedquilt.experiment.toml import Table, require_plain
 ORIGIN = "origin"
 """The table of a resolved file: where it comes from, its scale, and what the command line set."""
 
+_START = "writes a spec, to which a table of what varies is added, such as [grid]"
 _VARYING = ("case", "grid", "zip", "tune", "repeat", "search")
 
 
@@ -142,7 +143,7 @@ def experiment(
     """
     path = Path(file) if isinstance(file, str | Path) else None
     source = str(path) if path is not None else "experiment"
-    tables = copy.deepcopy(dict(file)) if isinstance(file, Mapping) else read_tables(Path(file))
+    tables = copy.deepcopy(dict(file)) if isinstance(file, Mapping) else read_tables(Path(file), _START)
     require_plain(tables, source)
     origin = _origin(tables.pop(ORIGIN, {}), source)
     folder = Path(origin["folder"]) if "folder" in origin else path.resolve().parent if path is not None else None
