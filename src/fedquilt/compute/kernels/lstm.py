@@ -15,6 +15,9 @@ from torch.autograd.function import once_differentiable
 
 from fedquilt.compute.kernels.build import library, pointers, sizes, usable
 
+NARROW = 16
+"""Columns below which a product takes up to nine times as long as its transpose (MKL, 800 rows)."""
+
 
 def lstm_layer(
     x: Tensor, input_weights: Tensor, weights: Tensor, bias: Tensor, peepholes: Tensor | None = None
@@ -82,10 +85,16 @@ class _Layer(torch.autograd.Function):
         of_h, of_c = torch.zeros_like(of_c), of_c.contiguous().clone()
         given = pointers(of_gates, weights, peepholes, c, of_outputs, of_h, of_c)
         library("lstm").lstm_backward(*given, *sizes(length, rows, hidden))
-        of_x = (of_gates @ input_weights).view_as(x) if ctx.needs_input_grad[0] else None
+        of_x = _product(of_gates, input_weights).view_as(x) if ctx.needs_input_grad[0] else None
         by_gate = of_gates.T
         of_peepholes = None
         if peepholes is not None:
             i, f, _, o = of_gates.view(length, rows, 4, hidden).unbind(2)
             of_peepholes = torch.stack([(d * seen).sum((0, 1)) for d, seen in ((i, c[:-1]), (f, c[:-1]), (o, c[1:]))])
-        return of_x, by_gate @ x.flatten(0, 1), by_gate @ h[:-1].flatten(0, 1), of_gates.sum(0), of_peepholes
+        of_inputs, of_weights = _product(by_gate, x.flatten(0, 1)), _product(by_gate, h[:-1].flatten(0, 1))
+        return of_x, of_inputs, of_weights, of_gates.sum(0), of_peepholes
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """Return ab, contiguous."""
+    return (b.T @ a.T).T.contiguous() if b.shape[1] < NARROW else a @ b
