@@ -12,6 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from fedquilt.base import collection
 from fedquilt.base.registry import Registry
 
 
@@ -36,7 +37,8 @@ class Namespace(ModuleType):
         home = None if name.startswith("_") else self.home(name)
         if home is None:
             raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
-        found = getattr(import_module(home), name)
+        with collection.paused():
+            found = getattr(import_module(home), name)
         vars(self)[name] = found
         return found
 
