@@ -1,7 +1,7 @@
 """Python's collector of cyclic garbage, out of the way while modules are imported.
 
 PyTorch has hundreds of thousands of objects. While more are imported the collector walks through all of them again and
-again, for a tenth of a second and more, and finds nothing.
+again, for a tenth of a second and more, and finds next to nothing.
 """
 
 from __future__ import annotations

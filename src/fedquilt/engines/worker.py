@@ -67,7 +67,7 @@ def work(
     for pipe in inherited:
         pipe.close()
     keep_freed_memory()
-    gc.freeze()  # what was inherited is no garbage: walking through it takes time, and copies its pages
+    gc.freeze()  # what was inherited stays: walking through it takes time, and copies its pages
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     if spawned or site.replica.placement != execution.placement:
         # What a spawned process is given, torch has put into memory that all of them share: they would train one model.

@@ -36,7 +36,7 @@ def agree(ours, exact, limit):
 @given(
     places=st.integers(1, 6),
     rows=st.integers(1, 27),
-    inputs=st.integers(1, 9),
+    inputs=st.integers(1, 20),
     hidden=st.integers(1, 40),
     layers=st.integers(1, 2),
     bias=st.booleans(),

@@ -46,7 +46,7 @@ void some_outputs(int64_t outputs, const float* weights, const float* column, in
   if constexpr (R > 1) some_outputs<R - 1, P>(outputs, weights, column, inputs, out);
 }
 
-// The outputs of the rows of a group, in tiles; a last group whose rows fit into one register has tiles of one.
+// The outputs of the rows of a group, in tiles; a last group whose rows fit into one register has one for each output.
 void group_outputs(int64_t rows, int64_t outputs, const float* weights, const float* column, int64_t inputs, float* out) {
   for (int64_t j = 0; j < outputs; j += OUTPUTS) {
     const int64_t some = least(OUTPUTS, outputs - j);

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from fedquilt.compute.kernels.build import library, pointers, sizes, usable
 
 NARROW = 16
-"""Columns below which a product takes up to nine times as long as its transpose (MKL, 800 rows)."""
+"""Columns below which a product takes up to nine times as long as its transpose (MKL, sums of 800 and 1,024)."""
 
 
 def lstm_layer(
