@@ -80,6 +80,21 @@ def test_no_two_cells_of_a_file_run_the_same(kept: Any) -> None:
             assert found.setdefault(kept.settings(trial), trial.cell) == trial.cell, f"{path}: {trial.name}"
 
 
+def test_kept_settings_do_not_depend_on_where_the_clone_is(kept: Any, tmp_path: Path) -> None:
+    """Weights to start from are named by their path, which the spec has in full."""
+    found = set()
+    for clone in ("one", "another"):
+        folder = tmp_path / clone / "start"
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").touch()
+        shutil.copy(EXPERIMENTS / "hsu-2020" / "table-5-cifar.toml", folder.parent)
+        read = experiment(folder.parent / "table-5-cifar.toml", scale="small")
+        found.add(kept.settings_of_all(read))
+        assert kept.settings(read.trials[0]) not in map(kept.settings, read.trials[1:])
+    found.add(kept.settings_of_all(experiment(EXPERIMENTS / "hsu-2020" / "table-5-cifar.toml", scale="small")))
+    assert len(found) == 1
+
+
 def test_readmes_are_what_the_kept_metrics_give(results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["results.py", "--check"])
     assert results.main() == 0, "run python tools/results.py --write"

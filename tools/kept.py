@@ -60,7 +60,15 @@ def origin(folder: Path) -> tuple[Path, str]:
 def settings(trial: Trial) -> str:
     """Return a digest of what decides a trial's result: its spec, without the engine."""
     tables = {name: table for name, table in trial.spec.resolved().items() if name != "engine"}
+    if "start" in tables["run"]:  # wherever this clone is
+        tables["run"] = tables["run"] | {"start": _below(Path(tables["run"]["start"]), trial.spec.folder)}
     return hashlib.sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _below(path: Path, folder: Path | None) -> str:
+    """Return a path as a spec names it: from the spec's folder or, if the file is not there, the working directory."""
+    bases = [base for base in (folder, Path.cwd()) if base is not None and path.is_relative_to(base)]
+    return path.relative_to(bases[0]).as_posix() if bases else str(path)
 
 
 def settings_of_all(experiment: Experiment) -> str:
