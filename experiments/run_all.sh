@@ -1,17 +1,15 @@
 #!/bin/sh
 # Runs the papers' experiments, those first that show most for their time. Interrupt it at any time: the same command goes on.
-# JOBS trials at once (1), results below OUT (runs/papers); a trial that several tables share is run once.
+# JOBS trials at once (1), results below OUT (runs/papers).
 set -e
 cd "$(dirname "$0")/.."
-OUT=${OUT:-runs/papers}
-mkdir -p "$OUT"
 
 sweep() { # FILE SCALE [OPTIONS]: one experiment; a trial that fails does not stop the others
     file=$1 scale=$2 out=$1
     [ "$scale" = full ] || out=$file-$scale
     shift 2
     nice -n 19 env OMP_NUM_THREADS=1 fedquilt sweep "experiments/$file.toml" --scale "$scale" --jobs "${JOBS:-1}" \
-        --out "$OUT/$out" --reuse "$OUT" "$@" || [ $? -eq 1 ]
+        --out "${OUT:-runs/papers}/$out" "$@" || [ $? -eq 1 ]
 }
 
 # At full scale

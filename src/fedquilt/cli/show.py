@@ -37,7 +37,7 @@ def show(
 ) -> None:
     """Show a run: state, rounds, accuracy, best, digest of the model, what was left out; or the runs of a folder."""
     from fedquilt.experiment.listing import listing
-    from fedquilt.experiment.run_folders import is_run
+    from fedquilt.experiment.page.source import is_run
     from fedquilt.experiment.summary import as_json
 
     if not is_run(folder) and folder.is_dir() and (runs := listing(folder)):

@@ -11,7 +11,6 @@ import typer
 
 import fedquilt
 from fedquilt.analysis.standing import HINT
-from fedquilt.base.text import counted
 from fedquilt.cli.console import FAILED, INTERRUPTED, by_reason, complain, out, say, warn
 from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scale, Sets, Unsets
 from fedquilt.cli.report import show_results
@@ -39,15 +38,6 @@ def sweep(
     on: Annotated[
         str | None, typer.Option(help="Run the trials on a Ray cluster: ray://HOST:PORT, ray://auto or ray://local.")
     ] = None,
-    reuse: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="DIRECTORY",
-            exists=True,
-            file_okay=False,
-            help="Copy trials that other sweeps below this folder have run already; repeatable.",
-        ),
-    ] = None,
     no_import: NoImport = False,
 ) -> None:
     """Run an experiment's trials, several at once; finished ones are kept, interrupted ones continued."""
@@ -63,7 +53,7 @@ def sweep(
         experiment = fedquilt.experiment(file, sets or (), unsets or (), scale, only or ())
         if here is None:
             here, jobs = _on_cluster(stack, str(on), experiment, folder, jobs)
-        done = fedquilt.sweep(experiment, (), folder, jobs, (), None, display, (), budget, here, reuse or ())
+        done = fedquilt.sweep(experiment, (), folder, jobs, (), None, display, (), budget, here)
     _close(done)
     if done.interrupted or done.out_of_time:
         again = ["fedquilt", "sweep", str(file), *_words("--scale", scale), *_words("--jobs", jobs)]
@@ -71,7 +61,7 @@ def sweep(
         again += [word for change in sets or () for word in ("--set", change)]
         again += [word for key in unsets or () for word in ("--unset", key)] + _words("--out", folder)
         again += _words("--minutes", None if minutes is None else f"{minutes:g}") + ["--no-import"] * no_import
-        again += _words("--on", on) + [word for folder in reuse or () for word in ("--reuse", str(folder))]
+        again += _words("--on", on)
         say(f"{'Interrupted' if done.interrupted else 'Out of time'}. Continue with: {shlex.join(again)}")
         raise typer.Exit(INTERRUPTED)
     states = [row.state for row in done.trials]
@@ -109,9 +99,6 @@ def _words(option: str, value: object) -> list[str]:
 
 def _close(done: SweepResult) -> None:
     """Say how the trials ended, and where their results are."""
-    if done.reused:
-        name, path = next(iter(done.reused.items()))
-        say(f"{counted(len(done.reused), 'trial')} copied from other sweeps, such as {name} from {path}")
     for names, first in by_reason(row for row in done.trials if row.state in ("failed", "diverged")):
         why = f": {first.reason}" if first.reason else ""
         warn(f"{names} {first.state}{why} (see {done.folder / first.name / 'log.txt'})")

@@ -10,8 +10,7 @@ from fedquilt.base.errors import SpecError
 from fedquilt.experiment.contents import EXPERIMENT
 from fedquilt.experiment.design.experiment import experiment
 from fedquilt.experiment.imports import unimported
-from fedquilt.experiment.page.source import Reader, ReadRun
-from fedquilt.experiment.run_folders import run_folders
+from fedquilt.experiment.page.source import Reader, ReadRun, run_folders
 
 RECENT = 20
 """Rounds by whose pace the time that is left is estimated."""

@@ -17,9 +17,8 @@ from fedquilt.experiment.page.experiment import part_of_experiment, read_study
 from fedquilt.experiment.page.figure import FORMATS
 from fedquilt.experiment.page.part import Part
 from fedquilt.experiment.page.runs import part_of_runs
-from fedquilt.experiment.page.source import Reader, ReadRun
+from fedquilt.experiment.page.source import Reader, ReadRun, is_run, run_folders
 from fedquilt.experiment.page.table import TextTable
-from fedquilt.experiment.run_folders import is_run, run_folders
 from fedquilt.experiment.storage import storing
 
 PAGE = "index.html"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedquilt.base.errors import RunError
 from fedquilt.experiment.contents import (
+    ASIDE,
     CHECKPOINTS,
     CLIENT_ACCURACIES,
     ENVIRONMENT,
@@ -24,11 +25,13 @@ from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.folder import RunFolder
 from fedquilt.experiment.results.figures import FigureData, figures_of
 from fedquilt.experiment.results.outcome import Outcome, outcome_of
-from fedquilt.experiment.run_folders import is_run, run_folders
 from fedquilt.experiment.summary import summarise
 
 READ = (SPEC, METRICS, CLIENT_ACCURACIES, POPULATION, ENVIRONMENT, ERROR, CHECKPOINTS)
 """Files whose change makes it necessary to read a run again."""
+
+DEEP = 3
+"""How many folders below the one that is named runs are looked for."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,17 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
+def run_folders(path: Path, deep: int = DEEP) -> Iterator[Path]:
+    """Iterate over the run folders below a folder, in the order of their names; what is hidden or set aside is not."""
+    for inner in sorted(path.iterdir()):
+        if inner.name.startswith(".") or inner.name == ASIDE or not inner.is_dir():
+            continue
+        if is_run(inner):
+            yield inner
+        elif deep > 1:
+            yield from run_folders(inner, deep - 1)
+
+
 def stamps(paths: Sequence[Path]) -> tuple[object, ...]:
     """Return what changes whenever there is something new to read below some folders; nothing is opened."""
     found: list[object] = []
@@ -102,6 +116,11 @@ def stamps(paths: Sequence[Path]) -> tuple[object, ...]:
         inner = [path] if is_run(path) else list(run_folders(path)) if path.is_dir() else []
         found += [(path, _stamp(path / EXPERIMENT)), *((each, _key(RunFolder(each))) for each in inner)]
     return tuple(found)
+
+
+def is_run(path: Path) -> bool:
+    """Say whether a folder is a run folder."""
+    return (path / SPEC).is_file()
 
 
 def labels_of(paths: Sequence[Path]) -> list[str]:

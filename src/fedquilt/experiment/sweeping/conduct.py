@@ -25,7 +25,6 @@ from fedquilt.experiment.sweeping.display import SweepWatcher
 from fedquilt.experiment.sweeping.executors import ENDED, Advanced, Begun, Ended, Executor, Order, State
 from fedquilt.experiment.sweeping.jobs import Jobs, jobs_for
 from fedquilt.experiment.sweeping.local import LocalExecutor
-from fedquilt.experiment.sweeping.reuse import Reused
 from fedquilt.experiment.sweeping.sources import Source
 from fedquilt.experiment.sweeping.standing import TrialStanding, standing
 
@@ -56,17 +55,16 @@ def conduct(
     watcher: SweepWatcher | None = None,
     budget: float | None = None,
     executor: Executor | None = None,
-    reused: Reused | None = None,
 ) -> Conducted:
     """Run trials below a folder until there are no more, or until `budget` seconds have passed.
 
-    They run on this machine, or where another `executor` runs them. Those that are among the `reused` runs are copied.
+    They run on this machine, or where another `executor` runs them.
 
     On Ctrl-C trials save what is done, and the same call continues from there; a further Ctrl-C does not wait for that.
     """
     with interrupts.taken(signal.SIGINT), ExitStack() as stack:
         interrupts.hold()
-        return _Conductor(source, folder, jobs, watcher, budget, executor, reused or Reused(), stack).conducted()
+        return _Conductor(source, folder, jobs, watcher, budget, executor, stack).conducted()
 
 
 class _Conductor:
@@ -78,11 +76,10 @@ class _Conductor:
         watcher: SweepWatcher | None,
         budget: float | None,
         executor: Executor | None,
-        reused: Reused,
         stack: ExitStack,
     ) -> None:
         self._source, self._folder, self._watcher, self._stack = source, folder, watcher, stack
-        self._asked, self._given_executor, self._reused = jobs, executor, reused
+        self._asked, self._given_executor = jobs, executor
         self._until = None if budget is None else time.monotonic() + budget
         self._board = Board()
         self._waiting: list[int] = []
@@ -123,7 +120,6 @@ class _Conductor:
         while trials := self._source.more():
             for trial in trials:
                 with interrupts.allowed():
-                    self._reused.take(trial, self._folder)
                     found, reason = _look(self._folder / trial.name, trial)
                 ended: State | None = next((state for state in ENDED if state == found.kind), None)
                 if ended is None and not self._source.needed(trial):

@@ -66,7 +66,7 @@ def standing(path: Path, spec: Spec, thorough: bool) -> TrialStanding:
         return _ends_elsewhere(found, spec)
     if (undecided or _own_code(spec)) and not thorough:
         return TrialStanding("unknown")
-    if _own_code(spec) and not same_federation(found, spec):
+    if _own_code(spec) and not _same_code(found, spec):
         return TrialStanding("other", "the data, or code of your own, have changed")
     best, lowest = found.history.best, found.history.lowest
     scores = best[1] if best else None, lowest[1] if lowest else None
@@ -87,8 +87,7 @@ def _ends_elsewhere(found: Contents, spec: Spec) -> TrialStanding:
     return TrialStanding("shorter", round=found.round)
 
 
-def same_federation(found: Contents, spec: Spec) -> bool:
-    """Say whether a run began with the data, model and code that its spec leads to now; they are loaded for that."""
+def _same_code(found: Contents, spec: Spec) -> bool:
     return found.saved is None or found.saved.about.get("federation") == fingerprint(build(spec)[0])
 
 

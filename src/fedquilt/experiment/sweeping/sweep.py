@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from fedquilt.experiment.sweeping.board import TrialProgress
 from fedquilt.experiment.sweeping.conduct import conduct
 from fedquilt.experiment.sweeping.display import SweepWatcher
 from fedquilt.experiment.sweeping.executors import Executor
-from fedquilt.experiment.sweeping.reuse import Reused
 from fedquilt.experiment.sweeping.sources import source_of
 
 
@@ -33,7 +32,6 @@ class SweepResult:
     """An experiment whose trials were run, or as many of them as time was for.
 
     `trials` says how each ended; `interrupted` and `out_of_time` why some did not. The same sweep again continues them.
-    `reused` are the trials whose runs were copied, and from where.
     """
 
     experiment: Experiment
@@ -41,7 +39,6 @@ class SweepResult:
     trials: tuple[TrialProgress, ...]
     interrupted: bool
     out_of_time: bool
-    reused: Mapping[str, Path] = field(default_factory=dict)
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -75,7 +72,6 @@ def sweep(
     unsets: Iterable[str] = (),
     budget_seconds: float | None = None,
     executor: Executor | None = None,
-    reuse: Iterable[str | Path] = (),
 ) -> SweepResult:
     """Run every trial of an experiment (a file, or its tables) that is not finished.
 
@@ -83,8 +79,7 @@ def sweep(
     `log.txt` of its folder. A trial that fails or diverges is marked, and the others continue; a finished one is not run
     again unless what decides its result has changed. After an interruption, of whatever kind, or once `budget_seconds`
     have passed, the same call continues. `sets` and `unsets` change the experiment as for `run`, `scale` is one of its
-    scales, and `only` leaves the trials of these cases. `executor` runs them elsewhere than on this machine. A trial that
-    has been run below one of the folders `reuse`, in another sweep, is copied from there instead of run again.
+    scales, and `only` leaves the trials of these cases. `executor` runs them elsewhere than on this machine.
 
     >>> import tempfile
     >>> tables = {
@@ -108,11 +103,10 @@ def sweep(
     with RunFolder(folder).locked():
         with storing(folder):
             write_whole(folder / EXPERIMENT, experiment.to_toml().encode())
-        reused = Reused(reuse)
-        done = conduct(source_of(experiment, folder), folder, jobs, watcher, budget_seconds, executor, reused)
+        done = conduct(source_of(experiment, folder), folder, jobs, watcher, budget_seconds, executor)
         if not (done.interrupted or done.out_of_time):
             figures_of(experiment, folder)  # while the code that they need is imported: a report imports none
-    return SweepResult(experiment, folder, done.rows, done.interrupted, done.out_of_time, reused.taken)
+    return SweepResult(experiment, folder, done.rows, done.interrupted, done.out_of_time)
 
 
 def sweep_folder(experiment: Experiment) -> Path:
