@@ -225,11 +225,15 @@ def with_engine(spec: Spec, engine: Chosen) -> Spec:
 
 
 def keeping_engine(spec: Spec, before: Spec) -> Spec:
-    """Return a spec without an engine of its own with what was chosen when its run began, and with its workers."""
+    """Return a spec without an engine of its own with what was chosen when its run began, and with its workers.
+
+    What the spec asks for stays: its device and precision, and whether to compile.
+    """
     asked, had = (each.parts["engine"].function(**each.parts["engine"].arguments) for each in (spec, before))
     if not isinstance(asked, AutoEngine) or isinstance(had, AutoEngine) or not isinstance(had, Executing):
         return spec
-    return with_engine(spec, asked.keeping(had.execution))
+    compute = had.compute if asked.compute == "auto" else asked.compute
+    return with_engine(spec, asked.keeping(replace(asked.execution, block=had.execution.block, compute=compute)))
 
 
 def read_spec(folder: RunFolder) -> Spec:

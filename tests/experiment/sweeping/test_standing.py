@@ -60,6 +60,29 @@ def test_what_decides_the_bits(finished: Path, sets: list[str], kind: str, why: 
 
 
 @pytest.mark.parametrize(
+    ("engine", "kind", "why"),
+    [
+        ({}, "finished", ""),
+        ({"name": "auto", "workers": 1, "compute": "eager"}, "finished", ""),
+        ({"name": "auto", "compute": "compiled"}, "other", "[engine] compute was 'eager', and is 'compiled' now"),
+        ({"name": "auto", "precision": "bf16"}, "other", "[engine] where was 'cpu, float32', and is 'cpu, bf16' now"),
+    ],
+)
+def test_what_is_asked_for_counts_where_the_rest_is_left_open(
+    finished: Path, engine: dict[str, Any], kind: str, why: str
+) -> None:
+    found = standing(finished, check_spec(TABLES | {"engine": engine}), thorough=False)
+    assert (found.kind, found.why) == (kind, why)
+
+
+def test_a_run_of_another_precision_is_another_run(tmp_path: Path) -> None:
+    """Nothing said of the engine is float32."""
+    coarse = fedquilt.run(TABLES | {"engine": {"name": "inline", "precision": "bf16"}}, out=tmp_path / "run").folder
+    plain = check_spec({name: table for name, table in TABLES.items() if name != "engine"})
+    assert standing(coarse, plain, thorough=False).why == "[engine] where was 'cpu, bf16', and is 'cpu, float32' now"
+
+
+@pytest.mark.parametrize(
     ("now", "kind", "why"),
     [("eager", "finished", ""), ("fused", "other", "[engine] compute was 'eager', and is 'fused' now")],
 )
