@@ -232,7 +232,7 @@ def keeping_engine(spec: Spec, before: Spec) -> Spec:
     asked, had = (each.parts["engine"].function(**each.parts["engine"].arguments) for each in (spec, before))
     if not isinstance(asked, AutoEngine) or isinstance(had, AutoEngine) or not isinstance(had, Executing):
         return spec
-    compute = had.compute if asked.compute == "auto" else asked.compute
+    compute = had.execution.compute if asked.execution.compute == "auto" else asked.execution.compute
     return with_engine(spec, asked.keeping(replace(asked.execution, block=had.execution.block, compute=compute)))
 
 
