@@ -20,6 +20,7 @@ from fedquilt.experiment.environment import environment
 from fedquilt.experiment.results.cells import cells_from, cells_of
 from fedquilt.experiment.results.measured import measure
 from fedquilt.experiment.results.outcome import outcome_of
+from fedquilt.experiment.sweeping.check import refused
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
@@ -69,6 +70,7 @@ def test_files_can_be_read_at_every_scale(paper: str) -> None:
             few = [f"repeat.{key}={values[:count]}" for key, values in repeats.items() if len(values) > count]
             read = experiment(path, few, scale=scale)
             assert read.trials, f"{path} {scale}"
+            assert refused(read.trials) == {}
 
 
 def test_no_two_cells_of_a_file_run_the_same(kept: Any) -> None:

@@ -389,6 +389,18 @@ def test_sweep_and_check(command: Command) -> None:
 GRID = '[grid]\n"method.lr" = [0.1, 0.2]\n'
 
 
+def test_check_names_trials_whose_method_cannot_be_made(command: Command) -> None:
+    grid = '[[wrap]]\nname = "fed_vc"\n[grid]\n"wrap.1.size" = [10, 11, 12]\n[repeat]\n"run.seed" = [1, 2]\n'
+    Path("grid.toml").write_text(SPEC + grid)
+    answer = command("check", "grid.toml", "--set", "method.batch=10", "--quick")
+    assert answer.code == 1
+    assert "trials 6 to run" in " ".join(answer.out.split())
+    first, second = answer.err.splitlines()
+    why = "cannot be run: grid.toml: [wrap 1] fed_vc: size: must be a multiple of the method's batch size, 10, such as"
+    assert first == f"warning: size=11,seed=1 and 1 other {why} 10 or 20, got 11"
+    assert second == f"warning: size=12,seed=1 and 1 other {why} 10 or 20, got 12"
+
+
 def test_check_measures_short_trials(command: Command) -> None:
     Path("grid.toml").write_text(SPEC + GRID)
     answer = command("check", "grid.toml", "--set", "run.rounds=1000000", "--only", "0.2")

@@ -10,7 +10,7 @@ from rich.table import Table
 import fedquilt
 from fedquilt.base.memory import in_words
 from fedquilt.base.text import counted
-from fedquilt.cli.console import FAILED, by_reason, err, out, warn
+from fedquilt.cli.console import FAILED, by_reason, err, in_a_few_words, out, warn
 from fedquilt.cli.options import ExperimentFile, Jobs, NoImport, Only, Out, Scale, Sets, Unsets
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ def check(
     bad = [row for row in found.short if row.state == "failed"]
     for names, first in by_reason(bad):
         warn(f"the short trial of {names} failed: {first.reason}")
-    if bad:
+    for reason, names in found.refused.items():
+        warn(f"{in_a_few_words(names)} cannot be run: {reason}")
+    if bad or found.refused:
         raise typer.Exit(FAILED)
 
 

@@ -5,7 +5,7 @@ Exit codes, which scripts rely on, are here too; 0 is done.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -76,5 +76,11 @@ def by_reason(trials: Iterable[TrialProgress]) -> Iterable[tuple[str, TrialProgr
         return row.state, row.reason or ""
 
     for _, alike in groupby(sorted(trials, key=how), key=how):
-        first, *others = alike
-        yield first.name + (f" and {counted(len(others), 'other')}" if others else ""), first
+        rows = list(alike)
+        yield in_a_few_words([row.name for row in rows]), rows[0]
+
+
+def in_a_few_words(names: Sequence[str]) -> str:
+    """Name the first, and count the others."""
+    first, *others = names
+    return first + (f" and {counted(len(others), 'other')}" if others else "")

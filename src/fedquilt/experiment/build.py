@@ -93,10 +93,7 @@ def made_for(spec: Spec, data: Data) -> Made:
         module = _made(spec, "model", nn.Module, **_wanted(spec, "model", data=data))
     with naming(spec, "run"):
         warm(module, options)
-    algorithm = _made(spec, "method", Algorithm)
-    for name in spec.parts:
-        if name.startswith(WRAP):
-            algorithm = _made(spec, name, Algorithm, algorithm=algorithm)
+    algorithm = method_of(spec)
     simulation = combined(_made(spec, name, Simulation) for name in spec.parts if name.startswith(SIMULATE))
     home = None if options.import_from is None else Path(options.import_from)
     if options.loss is not None:
@@ -108,6 +105,15 @@ def made_for(spec: Spec, data: Data) -> Made:
     with naming(spec, "method"):
         check_consistent(algorithm)
     return Made(module, algorithm, metrics, simulation, engine)
+
+
+def method_of(spec: Spec) -> Algorithm:
+    """Make the method of a spec, with its wrappers."""
+    algorithm: Algorithm = _made(spec, "method", Algorithm)
+    for name in spec.parts:
+        if name.startswith(WRAP):
+            algorithm = _made(spec, name, Algorithm, algorithm=algorithm)
+    return algorithm
 
 
 def _site_of(tables: dict[str, Any], source: str) -> Site:

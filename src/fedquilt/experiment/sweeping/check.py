@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import fmean
 
 from fedquilt.base import memory
+from fedquilt.base.errors import FedquiltError
+from fedquilt.experiment.build import method_of
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.trial import Trial
 from fedquilt.experiment.folder import RunFolder
@@ -41,6 +43,7 @@ class Estimate:
     - `jobs`: how many at once, and with how many workers each.
     - `seconds`, `memory`: of all trials, and of one at most; None where no short trial was run, or all failed.
     - `short`: the short trials, and how they ended.
+    - `refused`: the names of trials whose method cannot be made, by the reason.
     """
 
     experiment: Experiment
@@ -54,6 +57,7 @@ class Estimate:
     memory: int | None
     free: int
     short: tuple[TrialProgress, ...]
+    refused: dict[str, list[str]]
 
 
 def check(
@@ -98,6 +102,7 @@ def check(
         memory=None,
         free=memory.free(),
         short=(),
+        refused=refused(todo),
     )
     return _measured(found, todo, jobs, watcher) if measure and todo else found
 
@@ -113,6 +118,17 @@ def _trials(experiment: Experiment) -> list[Trial]:
     chosen = [next(trial.tuned for trial in experiment.trials if trial.cell == cell) for cell in finals]
     more = [experiment.trial(cell, tuned, n) for cell, tuned in zip(finals, chosen, strict=True) for n in repeats]
     return [*experiment.trials, *more]
+
+
+def refused(trials: Sequence[Trial]) -> dict[str, list[str]]:
+    """Return the names of trials whose method cannot be made, by the reason; no data are read for it."""
+    found: dict[str, list[str]] = {}
+    for trial in trials:
+        try:
+            method_of(trial.spec)
+        except FedquiltError as error:
+            found.setdefault(str(error).replace(f" ({trial.name}):", ":"), []).append(trial.name)
+    return found
 
 
 class _Short:
