@@ -49,8 +49,8 @@ def check(
     bad = [row for row in found.short if row.state == "failed"]
     for names, first in by_reason(bad):
         warn(f"the short trial of {names} failed: {first.reason}")
-    for reason, names in found.refused.items():
-        warn(f"{in_a_few_words(names)} cannot be run: {reason}")
+    for reason, alike in found.refused.items():
+        warn(f"{in_a_few_words(alike)} cannot be run: {reason}")
     if bad or found.refused:
         raise typer.Exit(FAILED)
 
