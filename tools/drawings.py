@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.metric import COSTS
-from fedquilt.experiment.page.curves import KEYS, Line, figure_of_curves, title_of
+from fedquilt.experiment.page.curves import KEYS, Line, figure_of_curves, over_of, title_of
 from fedquilt.experiment.page.experiment import figure_of_cells_by_skew, name_of
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.heat_map import Square, heat_map
@@ -88,7 +88,8 @@ def _curves(experiment: Experiment, outcomes: Sequence[Outcome], cells: Sequence
     for number, (label, lines) in enumerate(panels.items(), 1):
         lengths = [max(history.last for history in line.repeats) for line in lines]
         apart = max(lengths) > APART * min(lengths)
-        charts = figure_of_curves(lines, metric.target if metric.of == "accuracy" else None, log_rounds=apart).charts
+        target = metric.target if metric.of == "accuracy" else None
+        charts = figure_of_curves(lines, target, over_of(metric), log_rounds=apart).charts
         if title in charts:
             yield Figure(f"curves-{number}", label, {label: charts[title]})
 

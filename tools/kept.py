@@ -200,7 +200,7 @@ def _outcome(trial: Trial, line: dict[str, Any] | None, whole: bool) -> Outcome:
     if whole and line.get("reduced"):
         return Outcome(trial, where, "unusable", NOTHING, "only its best and last evaluations are kept")
     records = [_record(dict(zip(line["columns"], row, strict=True))) for row in line["rows"]]
-    return Outcome(trial, where, line["state"], History(records), line["problem"])
+    return Outcome(trial, where, line["state"], History(records, thinned=True), line["problem"])
 
 
 def _record(row: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ COUNTS = ("batches", "gradients", "steps", "examples", "bytes_down", "bytes_up",
 class History:
     """The records of a run's rounds, in order; `done` rounds are done at least, also where the last one's record is lost.
 
+    `thinned` says that rounds were left out on purpose, and that a record has what was spent since the one before.
+
     >>> history = History([{"round": 1, "accuracy": 0.5}, {"round": 2, "accuracy": None}, {"round": 3, "accuracy": 0.7}])
     >>> history.rounds, history.accuracy, history.best
     ([1, 3], [0.5, 0.7], (3, 0.7))
@@ -35,6 +37,7 @@ class History:
 
     records: list[dict[str, Any]]
     done: int = 0
+    thinned: bool = False
 
     def __len__(self) -> int:
         return len(self.records)
@@ -54,7 +57,7 @@ class History:
     @property
     def whole(self) -> bool:
         """Whether no record is lost, so that what is derived from all of them is right."""
-        return len(self.records) == self.last
+        return self.thinned or len(self.records) == self.last
 
     def _evaluated(self) -> list[dict[str, Any]]:
         return [record for record in self.records if any(record.get(key) is not None for key in EVALUATED)]

@@ -242,6 +242,15 @@ def test_cost_and_heat_maps(tmp_path: Path) -> None:
         assert words in text
 
 
+def test_curves_are_drawn_over_what_was_spent(tmp_path: Path) -> None:
+    records = [record | {"gradients": 600} for record in curve(3).records]
+    spent = figure_of_curves([Line("a", (History(records),))], over="gradients")
+    assert next(every(spec_of(spent), "x"))["field"] == "gradients"
+    assert "gradients of examples" in svg(spent, tmp_path)
+    lost = figure_of_curves([Line("a", (History(records),)), Line("b", (curve(3),))], over="gradients")
+    assert next(every(spec_of(lost), "x"))["field"] == "round", "b has not counted any"
+
+
 @pytest.mark.parametrize("value", [1e308, -1e308, 1.7e308, 0.0])
 def test_enormous_numbers_are_left_out(value: float, tmp_path: Path) -> None:
     records = [record | {"loss": value, "accuracy": value, "seconds": abs(value)} for record in curve(3).records]

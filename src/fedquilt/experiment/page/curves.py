@@ -1,4 +1,4 @@
-"""Learning curves: the mean over repeats and a band of one standard deviation, over rounds, batches, bytes or seconds."""
+"""Learning curves: the mean over repeats and a band of one standard deviation, over rounds or what was spent."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from fedquilt.analysis.curves import History
 from fedquilt.analysis.standing import divergence
 from fedquilt.base.text import SHARES
+from fedquilt.experiment.design.metric import COSTS, CellMetric
 from fedquilt.experiment.page.figure import HEIGHT, WIDTH, Figure, line_scales, styled, ticks_to
 
 FEW = 25
@@ -24,6 +25,7 @@ LARGEST = 1e100
 ALONG = {
     "round": ("round", None, 1.0),
     "batches": ("batches of the largest client", ("batches",), 1.0),
+    "gradients": ("gradients of examples, all clients", ("gradients",), 1.0),
     "megabytes": ("MB sent, up and down", ("bytes_up", "bytes_down"), 1e-6),
     "seconds": ("seconds of training", ("seconds",), 1.0),
 }
@@ -39,6 +41,10 @@ MEASURES = {
 }
 KEYS = {OWN: "per_client_accuracy", TRAIN_LOSS: "train_loss"}
 """Measures that a record has under another name."""
+
+
+OVER = {"rounds": "round", "bytes": "megabytes"}
+"""Counts of a metric that curves are drawn over by another name."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +65,29 @@ def measures_of(histories: Sequence[History]) -> list[str]:
     return [name for name in (*MEASURES, *named) if any(_values(h, name) for h in histories)]
 
 
-def figure_of_curves(lines: Sequence[Line], target: float | None = None, log_rounds: bool = False) -> Figure:
+def figure_of_curves(
+    lines: Sequence[Line], target: float | None = None, over: str = "round", log_rounds: bool = False
+) -> Figure:
     """Draw what the runs have measured, one chart each; `target` is an accuracy that is marked.
 
-    With `log_rounds`, rounds are on a logarithmic scale, for runs of very different lengths.
+    `over` is one of the keys of `ALONG`. With `log_rounds`, rounds are on a logarithmic scale, for runs of very different
+    lengths.
     """
     measures = measures_of([history for line in lines for history in line.repeats])
-    charts = {title_of(name): _chart(lines, name, target, log_rounds) for name in measures}
+    charts = {title_of(name): _chart(lines, name, target, over, log_rounds) for name in measures}
     caption = "Mean of the repeats that have come to a round; the band is one standard deviation either way."
     repeated = any(len(line.repeats) > 1 for line in lines)
     return Figure("curves", "Learning curves", charts, caption if repeated else "")
+
+
+def over_of(metric: CellMetric) -> str:
+    """Return what curves are drawn over for a metric: what it counts, where it is a place on the curve.
+
+    >>> over_of(CellMetric("gradients 500000", "at", at=500_000, along="gradients")), over_of(CellMetric("best accuracy"))
+    ('gradients', 'round')
+    """
+    placed = metric.name == "at" or metric.name in COSTS
+    return OVER.get(metric.along, metric.along) if placed else "round"
 
 
 def title_of(measure: str) -> str:
@@ -120,7 +139,7 @@ def points(line: Line, measure: str) -> list[dict[str, Any]]:
     return found
 
 
-def _chart(lines: Sequence[Line], measure: str, target: float | None, log_rounds: bool) -> Any:
+def _chart(lines: Sequence[Line], measure: str, target: float | None, over: str, log_rounds: bool) -> Any:
     import altair as alt
 
     share = measure in (*SHARES, OWN)
@@ -137,11 +156,11 @@ def _chart(lines: Sequence[Line], measure: str, target: float | None, log_rounds
     title = title_of(measure) + (" (%)" if share else "")
     if share and any(line.monotonic for line in lines):
         title = f"best {title_of(measure)} so far (%)"
-    last = max((row["round"] for row in rows), default=1)
     values = [row["value"] for row in rows]
     wide = not share and min(values, default=1.0) > 0 and max(values, default=1.0) > 30 * min(values, default=1.0)
     scale = alt.Scale(type="log") if wide else alt.Scale(zero=False, nice=True)
-    x = _rounds(last, log_rounds)
+    over = over if all(over in row for row in rows) else "round"
+    x = _axis(over, max((row["round"] for row in rows), default=1), log_rounds)
     y = alt.Y("value:Q", title=title, scale=scale)
     base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, color=colour)
     hover = alt.selection_point(nearest=True, on="pointerover", fields=["line", "round"], empty=False, name="hover")
@@ -192,6 +211,7 @@ def _chart(lines: Sequence[Line], measure: str, target: float | None, log_rounds
     about = {
         "legend": legend,
         "along": {name: words for name, (words, _, _) in ALONG.items() if any(name in row for row in rows)},
+        "over": over,
         "smooth": len(rows) > 2 * len(shown),
         "log": True,
     }
@@ -199,11 +219,14 @@ def _chart(lines: Sequence[Line], measure: str, target: float | None, log_rounds
     return styled(chart.resolve_scale(strokeDash="shared"), about=about)
 
 
-def _rounds(last: int, log: bool) -> Any:
-    """Return the axis of rounds."""
+def _axis(over: str, last: int, log_rounds: bool) -> Any:
+    """Return the axis of rounds, up to the last one, or of what was spent."""
     import altair as alt
 
-    if log:
+    if over != "round":
+        scale = alt.Scale(zero=False, nice=False)
+        return alt.X(f"{over}:Q", title=ALONG[over][0], axis=alt.Axis(grid=False), scale=scale)
+    if log_rounds:
         ticks = [factor * 10**power for power in range(len(str(last))) for factor in (1, 2, 5)]
         scale = alt.Scale(type="log", domain=[1, last], nice=False)
     else:

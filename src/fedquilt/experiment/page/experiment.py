@@ -15,6 +15,7 @@ from fedquilt.experiment.contents import EXPERIMENT
 from fedquilt.experiment.design import experiment as design
 from fedquilt.experiment.design.experiment import Experiment
 from fedquilt.experiment.design.keys import label
+from fedquilt.experiment.page.curves import over_of
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.page.hyper_parameters import figure_of_hyper_parameters
 from fedquilt.experiment.page.model_figures import model_figures
@@ -68,7 +69,7 @@ def part_of_experiment(study: Study) -> Part:
     experiment, cells = study.experiment, study.cells
     table = table_of(experiment, cells)
     groups = _groups(study)
-    figures = run_figures(groups, monotonic=experiment.monotonic)
+    figures = run_figures(groups, over=over_of(experiment.metric), monotonic=experiment.monotonic)
     more = [_skew(study), figure_of_hyper_parameters(experiment, study.outcomes)]
     figures[1:1] = [figure for figure in more if figure is not None]
     by_folder = {str(run.path): run.found for run in study.runs.values() if run.found is not None}

@@ -10,7 +10,7 @@ let figures = JSON.parse(document.getElementById("figures").textContent);
 
 function choices(name) {
   if (!chosen.has(name)) {
-    chosen.set(name, { chart: null, along: "round", logX: false, logY: null, smooth: 1, hidden: new Set() });
+    chosen.set(name, { chart: null, along: null, logX: false, logY: null, smooth: 1, hidden: new Set() });
   }
   const state = chosen.get(name);
   const labels = Object.keys(figures[name].charts);
@@ -55,7 +55,7 @@ function changed(name, width, legends) {
   const spec = structuredClone(figures[name].charts[state.chart]);
   const about = spec.usermeta || {};
   const along = about.along || {};
-  const x = state.along in along ? state.along : "round";
+  const x = state.along in along ? state.along : about.over;
   const logY = state.logY;
   for (const [key, given] of Object.entries(spec.datasets || {})) {
     let rows = given;
@@ -68,8 +68,8 @@ function changed(name, width, legends) {
     spec.datasets[key] = rows;
   }
   eachEncoding(spec, (encoding) => {
-    if (about.along && encoding.x && encoding.x.field === "round") {
-      if (x !== "round" || state.logX) {
+    if (about.along && encoding.x && encoding.x.field === about.over) {
+      if (x !== about.over || state.logX) {
         encoding.x = { ...encoding.x, field: x, title: along[x], axis: { grid: false, labelOverlap: true } };
         encoding.x.scale = state.logX ? { type: "log", nice: false } : { nice: false, zero: false };
       }
@@ -152,7 +152,7 @@ function furnish(holder) {
     pieces.push(select("show", labels.map((label) => [label, label]), state.chart, (value) => { state.chart = value; state.logY = null; again(); }));
   }
   if (about.along && Object.keys(about.along).length > 1) {
-    pieces.push(select("over", Object.entries(about.along), state.along, (value) => { state.along = value; again(); }));
+    pieces.push(select("over", Object.entries(about.along), state.along || about.over, (value) => { state.along = value; again(); }));
   }
   if (about.smooth) {
     const options = SMOOTHINGS.map((count) => [String(count), count === 1 ? "none" : `last ${count}`]);

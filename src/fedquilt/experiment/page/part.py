@@ -63,15 +63,17 @@ class RunGroup:
         return [run.found for run in self.runs if run.found is not None]
 
 
-def run_figures(groups: Sequence[RunGroup], target: float | None = None, monotonic: bool = False) -> list[Figure]:
+def run_figures(
+    groups: Sequence[RunGroup], target: float | None = None, over: str = "round", monotonic: bool = False
+) -> list[Figure]:
     """Draw all that the runs allow: curves, who holds what, accuracies client by client, what it cost.
 
-    With `monotonic`, curves show the best accuracy so far.
+    Curves are drawn `over` rounds or what was spent; with `monotonic`, they show the best accuracy so far.
     """
     lines = [
         Line(group.name, tuple(found.history for found in group.found), monotonic) for group in groups if group.found
     ]
-    figures = [figure_of_curves(lines, target)]
+    figures = [figure_of_curves(lines, target, over)]
     populations = populations_of(groups)
     if populations:
         figures.append(figure_of_clients(populations))
