@@ -5,7 +5,7 @@
 
 Numbers come from the metrics kept in `experiments/<paper>/results` (see kept.py) and from the experiments' own files, which
 have the published ones. `experiments/README.md` lists every experiment; the README of a paper has the tables, and drawings
-(see drawings.py), which only `--write` makes anew.
+(see drawings.py), which only `--write` makes anew. What the benchmark says goes into the package, too (see advised.py).
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import advised
 import drawings
 import generated
 import kept
+import ranking
 
 from fedquilt.base.text import counted
 from fedquilt.experiment.design.experiment import Experiment
@@ -30,6 +32,7 @@ from fedquilt.experiment.design.experiment import experiment as read_experiment
 from fedquilt.experiment.page.figure import Figure
 from fedquilt.experiment.results.cells import Cell, cells_from
 from fedquilt.experiment.results.markdown import to_markdown
+from fedquilt.experiment.results.outcome import Outcome
 from fedquilt.experiment.results.table import heading, table_of
 from fedquilt.experiment.results.written import ours, published, unit_of
 
@@ -90,13 +93,23 @@ def _measured(file: Path, scale: str) -> Measured:
     outcomes = kept.read_kept(experiment, path)
     cells = cells_from(experiment, outcomes)
     some = [cell for cell in cells if cell.run or cell.value is not None or cell.published is not None]
-    table = to_markdown(table_of(experiment, some or cells))
+    table = to_markdown(table_of(experiment, some or cells)) + _ranks(experiment, cells, outcomes)
     usable = {outcome.trial.name for outcome in outcomes if outcome.ended}
     lines = {trial: line for trial, line in kept.read_lines(path).items() if trial in usable}
     emds = {trial: line["emd"] for trial, line in lines.items() if line.get("emd") is not None}
     drawn = tuple(drawings.drawings(file.stem, experiment, outcomes, cells, emds))
     shown = "\n".join(text for text in (figures(path, experiment), _shown(drawn, path)) if text)
     return Measured(scale, experiment.title, experiment.key_axes, table, tuple(cells), shown, drawn, path)
+
+
+def _ranks(experiment: Experiment, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> str:
+    """Rank the methods of the benchmark, where its table has been measured as a whole in some column."""
+    if experiment.source != drawings.OWN:
+        return ""
+    method, setting = (experiment.key_axes.index(axis) for axis in (*experiment.rows, *experiment.columns))
+    histories = {outcome.trial.name: outcome.history for outcome in outcomes if outcome.ended}
+    found = ranking.ranking(cells, method, setting, histories)
+    return f"\n{found}" if found else ""
 
 
 def _shown(drawn: Sequence[Figure], path: Path) -> str:
@@ -232,6 +245,7 @@ def main() -> int:
         if not MARKED.search(before):
             raise SystemExit(f"{path}: has no lines <!-- results --> and <!-- end of results -->")
         written[path] = MARKED.sub(lambda match, text=text: f"{match[1]}\n{text}\n{match[2]}", before)  # type: ignore[misc]
+    written[advised.PATH] = advised.benchmark(found["benchmark"].values())
     code = generated.main(__doc__, written)
     if "--write" in sys.argv:
         for each in (each for files in found.values() for results in files.values() for each in results):

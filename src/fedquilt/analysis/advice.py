@@ -1,8 +1,8 @@
-"""Which methods to try first on a population, by what is measured of it; every line cites the paper's table that says so.
+"""Which methods to try first on a population, by what is measured of it; every line cites the table that says so.
 
-The tables are of the papers' own data and models: a line says what helped there, not what will help here. The bounds are
-ours, except 1.7 and up for the distance of class distributions (Hsu 2020, section 6.1: "a substantial drop around an EMD of
-1.7 to 2.0").
+The tables are those of the papers, with their own data and models, and those of fedquilt's benchmark: a line says what
+helped there, not what will help here. The bounds are ours, except 1.7 and up for the distance of class distributions (Hsu
+2020, section 6.1: "a substantial drop around an EMD of 1.7 to 2.0").
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from fedquilt.analysis.benchmark import Trials, most_similar
 from fedquilt.analysis.skew import Skew
 
 ALIKE, APART, FAR_APART = 0.5, 0.9, 1.7
@@ -19,7 +20,7 @@ FEW = 10
 
 @dataclass(frozen=True)
 class Advice:
-    """What was found, the methods or keys to try, and what a paper measured with them; `used` are those in use already."""
+    """What was found, the methods or keys to try, and what was measured with them; `used` are those in use already."""
 
     found: str
     methods: tuple[str, ...]
@@ -34,7 +35,8 @@ def advice(skew: Skew, used: Collection[str] = ()) -> list[Advice]:
     >>> from fedquilt.analysis.skew import skew
     >>> from fedquilt.partition import class_blocks
     >>> labels = np.repeat(np.arange(10), 50)
-    >>> [line.methods for line in advice(skew(class_blocks(labels, clients=2, classes=5), labels))]
+    >>> found = advice(skew(class_blocks(labels, clients=2, classes=5), labels))
+    >>> [line.methods for line in found if "benchmark" not in line.source]
     [('fed_avg_m',), ('server_training', 'sign_agreement'), ('fed_avg_r',)]
     """
     return [
@@ -51,7 +53,8 @@ def _advice(skew: Skew) -> list[Advice]:
     about = skew.summary()
     lines = _classes(about["emd"], about["emd_by_chance"], len(skew.sizes)) if "emd" in about else []
     last = [lines.pop()] if lines and lines[-1].methods == ("fed_avg_r",) else []
-    if about["size_gini"] >= UNEQUAL_GINI or about["size_most_to_median"] >= UNEQUAL_RATIO:
+    unequal = about["size_gini"] >= UNEQUAL_GINI or about["size_most_to_median"] >= UNEQUAL_RATIO
+    if unequal:
         lines.append(
             Advice(
                 f"sizes differ (Gini {about['size_gini']:.2f}, the largest is "
@@ -61,7 +64,23 @@ def _advice(skew: Skew) -> list[Advice]:
                 "49.1% instead of 41.3% (iNaturalist-User-120k) after 5,000 rounds",
             )
         )
+    if "emd" in about:
+        lines += [_benchmark(trials) for trials in most_similar(about["emd"], equal_sizes=not unequal)]
     return lines + last
+
+
+def _benchmark(trials: Trials) -> Advice:
+    """Say which method of the benchmark was best on the clients that are most like these, and how far ahead of FedAvg."""
+    best = trials.methods[0]
+    plain = next(method for method in trials.methods if method.parts == ("fed_avg",))
+    apart = ", not significantly" if plain.not_worse else ""
+    beside = "" if plain is best else f", ahead of {plain}{apart}"
+    return Advice(
+        f"of the benchmark's clients, “{trials.setting}” is nearest (EMD {trials.emd:.2f})",
+        best.parts,
+        f"fedquilt's benchmark, {trials.title}, {len(trials.methods)} methods, each with the same budget for tuning: "
+        f"{best}{beside}",
+    )
 
 
 def _classes(emd: float, by_chance: float, clients: int) -> list[Advice]:
