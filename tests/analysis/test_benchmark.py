@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,18 +54,31 @@ def test_advice_cites_the_cells_that_it_is_from() -> None:
     (line,) = [line for line in advice(measured) if "MNIST" in line.source]
     (trials,) = [each for each in most_similar(measured.summary()["emd"], True) if "MNIST" in each.title]
     assert trials.setting == "shards"
-    assert line.methods == trials.methods[0].parts
+    assert line.methods[0] == trials.methods[0].parts[0]
     assert f"{trials.methods[0]}" in line.source
     plain = next(method for method in trials.methods if method.name == "FedAvg")
     assert f"{plain}" in line.source
     assert trials.title in line.source
 
 
-def test_how_far_ahead_the_best_is_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_significantly_worse_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Tried("FedAvg", ("fed_avg",), 0.9, 0.01, not_worse=True)
-    other = Tried("FedAvgM", ("fed_avg_m",), 0.91, 0.02, not_worse=True)
-    found = [Trials("T", "IID", 0.1, True, (other, plain)), Trials("U", "IID", 0.1, True, (plain, other))]
+    first = Tried("FedAvgM", ("fed_avg_m",), 0.95, 0.02, not_worse=True)
+    near = [Tried(name, (f"fed_{name.lower()}",), 0.94, 0.01, not_worse=True) for name in ("Dyn", "Adam", "Yogi")]
+    worse = Tried("median", ("median",), 0.92, 0.01, not_worse=False)
+    found = [
+        Trials("T", "IID", 0.1, True, (first, *near, worse, plain)),
+        Trials("U", "IID", 0.1, True, (plain, first)),
+        Trials("V", "IID", 0.1, True, (first, worse, replace(plain, not_worse=False))),
+    ]
     monkeypatch.setattr("fedquilt.analysis.advice.most_similar", lambda emd, equal_sizes: found)
-    lines = [line.source for line in advice(skew(fedquilt.iid(TEN, clients=10), TEN)) if "benchmark" in line.source]
-    assert lines[0].endswith("FedAvgM 91.00 ± 2.00%, ahead of FedAvg 90.00 ± 1.00%, not significantly")
-    assert lines[1].endswith("FedAvg 90.00 ± 1.00%")
+    held = fedquilt.iid(TEN, clients=10)
+    many, itself, one = [line for line in advice(skew(held, TEN)) if "benchmark" in line.source]
+    assert many.methods == ("fed_avg_m", "fed_dyn", "fed_adam")
+    assert many.source.endswith(
+        "FedAvgM 95.00 ± 2.00%; not significantly worse: Dyn 94.00 ± 1.00% and Adam 94.00 ± 1.00%; "
+        "FedAvg 90.00 ± 1.00% (not significantly worse)"
+    )
+    assert itself.source.endswith("FedAvg 90.00 ± 1.00%; not significantly worse: FedAvgM 95.00 ± 2.00%")
+    assert one.methods == ("fed_avg_m",)
+    assert one.source.endswith("FedAvgM 95.00 ± 2.00%; FedAvg 90.00 ± 1.00%")

@@ -12,10 +12,13 @@ from dataclasses import dataclass, replace
 
 from fedquilt.analysis.benchmark import Trials, most_similar
 from fedquilt.analysis.skew import Skew
+from fedquilt.base.text import listed
 
 ALIKE, APART, FAR_APART = 0.5, 0.9, 1.7
 UNEQUAL_GINI, UNEQUAL_RATIO = 0.2, 2.0
 FEW = 10
+NEAR = 2
+"""Methods of the benchmark that are named beside the best, where they are not significantly worse."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +73,18 @@ def _advice(skew: Skew) -> list[Advice]:
 
 
 def _benchmark(trials: Trials) -> Advice:
-    """Say which method of the benchmark was best on the clients that are most like these, and how far ahead of FedAvg."""
-    best = trials.methods[0]
+    """Say which methods of the benchmark were best on the clients that are most like these, and what FedAvg reached."""
+    best, *others = trials.methods
     plain = next(method for method in trials.methods if method.parts == ("fed_avg",))
-    apart = ", not significantly" if plain.not_worse else ""
-    beside = "" if plain is best else f", ahead of {plain}{apart}"
+    near = [method for method in others if method.not_worse and method is not plain][:NEAR]
+    also = f"; not significantly worse: {listed([str(method) for method in near])}" if near else ""
+    apart = " (not significantly worse)" if plain.not_worse else ""
+    beside = "" if plain is best else f"; {plain}{apart}"
     return Advice(
         f"of the benchmark's clients, “{trials.setting}” is nearest (EMD {trials.emd:.2f})",
-        best.parts,
+        tuple(dict.fromkeys(part for method in (best, *near) for part in method.parts)),
         f"fedquilt's benchmark, {trials.title}, {len(trials.methods)} methods, each with the same budget for tuning: "
-        f"{best}{beside}",
+        f"{best}{also}{beside}",
     )
 
 
