@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
+from fedquilt.base.text import listed
 from fedquilt.cli.console import out, say
 from fedquilt.cli.options import NoImport, Sets, Unsets
 
@@ -93,8 +94,8 @@ def _by_name(files: list[str]) -> dict[str, list[str]]:
 
 
 def _advise(line: dict[str, Any]) -> None:
-    used = f"the spec has {' and '.join(line['used'])}, as is advised" if line["used"] else ""
-    todo = f"try {' and '.join(line['methods'])}" if line["methods"] else ""
+    used = f"the spec has {listed(line['used'])}, as is advised" if line["used"] else ""
+    todo = f"try {listed(line['methods'])}" if line["methods"] else ""
     say(f"{line['found'][0].upper()}{line['found'][1:]}: {'; '.join(words for words in (used, todo) if words)}.")
     for words in textwrap.wrap(f"{line['source']}.", width=max(min(out.width, 100) - 2, 40)):
         say(f"  {words}")
