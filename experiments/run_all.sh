@@ -20,6 +20,7 @@ sweep wei-2022/penalties full
 for set in vehicle splice a1a dna svmguide1 satimage usps pendigits; do sweep wei-2022/table-3 full --only "$set"; done
 sweep wei-2022/table-2 full
 sweep wei-2022/clustering full
+sweep wei-2022/oneshot full
 sweep wei-2022/longer full
 sweep wei-2022/figure-2 full
 sweep mcmahan-2017/table-4 full --only IID

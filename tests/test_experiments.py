@@ -225,7 +225,7 @@ def test_wei_2022_runs_with_the_values_that_were_chosen(results: Any) -> None:
     rates = {cell.key[0]: cell.chosen["method.lr"] for cell in features.known if cell.key in taken}
     assert rates
     assert rates == {name: cases[name]["method"]["lr"] for name in rates}
-    for file in ("table-1.toml", "table-2.toml", "penalties.toml", "clustering.toml"):
+    for file in ("table-1.toml", "table-2.toml", "penalties.toml", "clustering.toml", "oneshot.toml"):
         for name, case in tables_of(folder / file)["case"]["set"].items():
             if name in cases:
                 assert (case["data"], case["method"]) == (cases[name]["data"], cases[name]["method"]), (file, name)
