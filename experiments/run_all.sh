@@ -38,8 +38,16 @@ sweep mcmahan-2017/table-2-lstm full --only "E=5, B=10"
 for table in table-1 table-2 table-3 table-4 table-5 combinations; do sweep ozdayi-2020/$table small; done
 for figure in 1 2 3 4 5 6; do sweep hsu-2019/figure-$figure small; done
 for file in table-2-cifar table-3-cifar figure-4 figure-8; do sweep hsu-2020/$file small; done
+start=experiments/hsu-2020/start # the model that Tables 4 and 5 and Figure 9 begin with
+if [ ! -f $start/model.safetensors ]; then
+    run=${OUT:-runs/papers}/start
+    if [ -d "$run" ]; then fedquilt resume "$run"; else fedquilt run $start/spec.toml --out "$run"; fi
+    fedquilt export "$run" $start/model.safetensors
+fi
+for file in table-4-cifar table-5-cifar figure-9-cifar; do sweep hsu-2020/$file small; done
 for file in figure-2 figure-3 figure-4 figure-6 figure-7 figure-8 figure-9 table-3; do sweep mcmahan-2017/$file small; done
 for file in mnist synthetic cifar10; do sweep benchmark/$file small; done
+sweep benchmark/mnist middle
 
 # A night and more each
 sweep ozdayi-2020/table-1 full
