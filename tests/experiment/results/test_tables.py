@@ -122,6 +122,24 @@ def test_a_second_source_is_named_below_the_table() -> None:
     assert "Also published: IID, 0, 1, inf: 1,500 in Table 4." in mcmahan().notes
 
 
+@pytest.mark.parametrize(
+    ("source", "notes"),
+    [
+        ("Table 3", ["Published: A paper, Table 3."]),
+        ("another one's code", ["After: A paper, Table 3.", "Published: another one's code."]),
+    ],
+)
+def test_where_values_were_published_is_said(source: str, notes: list[str]) -> None:
+    tables = DIGITS | {
+        "experiment": {"source": "A paper, Table 3"},
+        "grid": {"method.lr": [0.1, 0.5]},
+        "published": [{"source": source, "cell": {"lr": 0.1}, "value": 0.9}],
+    }
+    read = fedquilt.experiment(tables)
+    said = table_of(read, cells_from(read, [ended(trial, [0.5]) for trial in read.trials])).notes
+    assert [note for note in said if note.startswith(("Published", "After"))] == notes
+
+
 def test_latex_with_several_axes_of_rows_and_columns() -> None:
     rows = check_latex(mcmahan().to_latex())
     assert rows[0][2:] == ["IID"] * 4 + ["Non-IID"] * 4

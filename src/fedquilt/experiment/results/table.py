@@ -182,8 +182,11 @@ def _notes(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
         keys = " and ".join(experiment.blueprint.repeat)
         notes.append(f"Mean ± sample standard deviation over {repeats} repeats ({keys}).")
     if experiment.source is not None:
-        compared = any(cell.published is not None for cell in cells)
-        notes.append(f"{'Published' if compared else 'After'}: {experiment.source}.")
+        sources = list(dict.fromkeys(cell.published.source for cell in cells if cell.published is not None))
+        same = sources and all(source in experiment.source for source in sources)
+        notes.append(f"{'Published' if same else 'After'}: {experiment.source}.")
+        if sources and not same:
+            notes.append(f"Published: {'; '.join(sources)}.")
     further = [
         f"{', '.join(cell.key)}: {published(each, cell.metric)} in {each.source}"
         for cell in cells
