@@ -9,7 +9,7 @@ import pytest
 
 import fedquilt
 from fedquilt.analysis.advice import advice
-from fedquilt.analysis.benchmark import Trials, Tried, most_similar
+from fedquilt.analysis.benchmark import MethodResult, Trials, most_similar
 from fedquilt.analysis.skew import skew
 from fedquilt.base import registry
 
@@ -62,10 +62,12 @@ def test_advice_cites_the_cells_that_it_is_from() -> None:
 
 
 def test_what_is_not_significantly_worse_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Tried("FedAvg", ("fed_avg",), 0.9, 0.01, not_worse=True)
-    first = Tried("FedAvgM", ("fed_avg_m",), 0.95, 0.02, not_worse=True)
-    near = [Tried(name, (f"fed_{name.lower()}",), 0.94, 0.01, not_worse=True) for name in ("Dyn", "Adam", "Yogi")]
-    worse = Tried("median", ("median",), 0.92, 0.01, not_worse=False)
+    plain = MethodResult("FedAvg", ("fed_avg",), 0.9, 0.01, not_worse=True)
+    first = MethodResult("FedAvgM", ("fed_avg_m",), 0.95, 0.02, not_worse=True)
+    near = [
+        MethodResult(name, (f"fed_{name.lower()}",), 0.94, 0.01, not_worse=True) for name in ("Dyn", "Adam", "Yogi")
+    ]
+    worse = MethodResult("median", ("median",), 0.92, 0.01, not_worse=False)
     found = [
         Trials("T", "IID", 0.1, True, (first, *near, worse, plain)),
         Trials("U", "IID", 0.1, True, (plain, first)),

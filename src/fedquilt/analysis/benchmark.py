@@ -12,7 +12,7 @@ from importlib.resources import files
 
 
 @dataclass(frozen=True)
-class Tried:
+class MethodResult:
     """A method of the benchmark on one population: mean and standard deviation of its accuracy.
 
     `parts` are what a spec names: a method, or wrappers. `not_worse` says that it is not significantly worse than the best.
@@ -37,7 +37,7 @@ class Trials:
     setting: str
     emd: float
     equal_sizes: bool
-    methods: tuple[Tried, ...]
+    methods: tuple[MethodResult, ...]
 
 
 def most_similar(emd: float, equal_sizes: bool) -> list[Trials]:
@@ -67,7 +67,7 @@ def _trials() -> tuple[Trials, ...]:
             setting["emd"],
             setting["equal_sizes"],
             tuple(
-                Tried(one["name"], tuple(one["parts"]), one["mean"], one["std"], one["not_significantly_worse"])
+                MethodResult(one["name"], tuple(one["parts"]), one["mean"], one["std"], one["not_significantly_worse"])
                 for one in setting["methods"]
             ),
         )
