@@ -88,7 +88,8 @@ def _curves(experiment: Experiment, outcomes: Sequence[Outcome], cells: Sequence
     for number, (label, lines) in enumerate(panels.items(), 1):
         lengths = [max(history.last for history in line.repeats) for line in lines]
         apart = max(lengths) > APART * min(lengths)
-        target = metric.target if metric.of == "accuracy" else None
+        absolute = metric.of == "accuracy" and metric.relative_to is None
+        target = metric.target if absolute else None
         charts = figure_of_curves(lines, target, over_of(metric), log_rounds=apart).charts
         if title in charts:
             yield Figure(f"curves-{number}", label, {label: charts[title]})
